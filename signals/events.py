@@ -1,0 +1,176 @@
+"""What travels on the bus. One envelope, ``Signal``; basic signals carry one of four records.
+
+Times on the wire of business systems are RFC 3339; inside, every time is an integer number of
+microseconds since the Unix epoch (``*_us``), so sums are exact and order-free.
+
+An engine's records, in the life of one request::
+
+    arrived ──► [running] ──► finished            every second: second        once: started
+    (stamp, deadline inputs)  (ttft, tpot, status)  (load, tokens, steps)      (step curve)
+
+A request belongs for ever to the stamp it *arrived* under.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+Kind = Literal["basic", "semantic", "business"]
+Status = Literal["ok", "error", "cancelled", "rejected"]
+Arm = Literal["baseline", "candidate"]
+
+MICROS = 1_000_000
+
+
+class SeenTrial(Struct, frozen=True, kw_only=True):
+    """The trial part of a stamp, as the engine reported it."""
+
+    id: str
+    block: int
+    arm: Arm
+
+
+class SeenStamp(Struct, frozen=True, kw_only=True):
+    """The settings a record was made under, as the engine reported them."""
+
+    target: str
+    replica: str
+    incarnation: str
+    version: int
+    digest: str
+    trial: SeenTrial | None = None
+    policies: tuple[str, ...] = ()
+
+
+class Arrived(Struct, frozen=True, kw_only=True, tag_field="record", tag="arrived"):
+    """A request was accepted (or refused by the full queue: ``finished`` follows at once)."""
+
+    seq: int
+    stamp: SeenStamp
+    request_id: str
+    intent: str
+    class_: str = field(name="class")
+    arrival_us: int
+    prompt_tokens: int
+    max_tokens: int
+    external_id: str | None = None
+    session_id: str | None = None
+
+
+class Finished(Struct, frozen=True, kw_only=True, tag_field="record", tag="finished"):
+    """A request ended. Repeats ``arrived``'s identity so that it stands alone.
+
+    ``ttft_us`` None: no token was ever produced. ``tpot_us``: mean time per output token after the
+    first, None with fewer than two tokens.
+    """
+
+    seq: int
+    stamp: SeenStamp
+    request_id: str
+    intent: str
+    class_: str = field(name="class")
+    arrival_us: int
+    finished_us: int
+    status: Status
+    prompt_tokens: int
+    output_tokens: int
+    max_tokens: int
+    queue_us: int | None = None
+    ttft_us: int | None = None
+    tpot_us: int | None = None
+    preemptions: int = 0
+    error: str | None = None
+    external_id: str | None = None
+    session_id: str | None = None
+
+
+class StepMoments(Struct, frozen=True, kw_only=True):
+    """Integer sums over engine steps: b = decoding sequences, f = prefill tokens, t = step µs.
+
+    Enough to fit t = base + c·b + p·f by least squares, and mergeable in any order.
+    """
+
+    n: int = 0
+    b: int = 0
+    f: int = 0
+    t: int = 0
+    bb: int = 0
+    bf: int = 0
+    ff: int = 0
+    bt: int = 0
+    ft: int = 0
+    tt: int = 0
+
+
+class IntentLoad(Struct, frozen=True, kw_only=True):
+    """One intent's load in one second."""
+
+    arrivals: int = 0
+    offered_tokens: int = 0
+    output_tokens: int = 0
+    waiting: int = 0
+    running: int = 0
+
+
+class Second(Struct, frozen=True, kw_only=True, tag_field="record", tag="second"):
+    """About one second of the engine; cut at each change of stamp, so none spans two blocks.
+
+    ``waiting`` and ``running`` are as they stand at ``to_us``. ``dropped``: telemetry records lost
+    to a full ring since the engine started.
+    """
+
+    seq: int
+    stamp: SeenStamp
+    from_us: int
+    to_us: int
+    intents: dict[str, IntentLoad]
+    kv_blocks_used: int
+    kv_blocks_total: int
+    preemptions: int = 0
+    steps: StepMoments
+    knobs: dict[str, int]
+    dropped: int = 0
+
+
+class CurvePoint(Struct, frozen=True, kw_only=True):
+    """A measured step at boot: ``decode`` sequences, ``prefill`` tokens, median ``step_us``."""
+
+    decode: int
+    prefill: int
+    step_us: int
+
+
+class Started(Struct, frozen=True, kw_only=True, tag_field="record", tag="started"):
+    """An engine came up: what it is (``fingerprint``) and the step curve it measured at boot."""
+
+    seq: int
+    stamp: SeenStamp
+    at_us: int
+    fingerprint: str
+    curve: tuple[CurvePoint, ...]
+
+
+Record = Arrived | Finished | Second | Started
+
+
+class Signal(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One feedback event, as accepted. Dedupe key: (``producer``, ``id``).
+
+    Business and semantic signals name a request by ``request_id``, ``external_id`` or
+    ``session_id`` and carry ``name`` and ``value`` of a declared metric. Basic signals carry
+    ``data``; their ``id`` is ``<replica>.<incarnation>.<seq>``.
+    """
+
+    id: str
+    producer: str
+    kind: Kind
+    name: str
+    target: str
+    time_us: int
+    value: float | None = None
+    request_id: str | None = None
+    external_id: str | None = None
+    session_id: str | None = None
+    data: Record | None = None
