@@ -1,0 +1,135 @@
+"""Settings of the signals room: ingest, the bus, the feature stage, intents and metrics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from signals.configuring import Section, setting
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+
+
+class Slo(Section):
+    """Service levels of an intent. A request is good only if it meets every one that is set."""
+
+    ttft_ms: int | None = setting(
+        None, unit="ms", reason="time to first token; unset = not judged", gt=0, le=3_600_000
+    )
+    tpot_ms: int | None = setting(
+        None, unit="ms", reason="mean time per output token after the first", gt=0, le=60_000
+    )
+    e2e_ms: int | None = setting(
+        None, unit="ms", reason="arrival to last token; unset = not judged", gt=0, le=86_400_000
+    )
+    attainment: float = setting(
+        0.95, unit="share", reason="good / sent that the intent needs, failures counted", gt=0, le=1
+    )
+
+    def deadline_us(self, max_tokens: int) -> int | None:
+        """Microseconds after arrival at which an unfinished request has failed; None = never."""
+        if self.e2e_ms is not None:
+            return self.e2e_ms * 1000
+        if self.ttft_ms is None:
+            return None
+        return (self.ttft_ms + (self.tpot_ms or 0) * max(0, max_tokens - 1)) * 1000
+
+    def met(self, *, ttft_us: int | None, tpot_us: int | None, e2e_us: int) -> bool:
+        """Whether a request that completed with these times was good."""
+        if self.ttft_ms is not None and (ttft_us is None or ttft_us > self.ttft_ms * 1000):
+            return False
+        if self.tpot_ms is not None and tpot_us is not None and tpot_us > self.tpot_ms * 1000:
+            return False
+        return self.e2e_ms is None or e2e_us <= self.e2e_ms * 1000
+
+
+class IntentSettings(Section):
+    """A named group of similar prompts."""
+
+    class_: Literal["interactive", "batch"] = Field(
+        default="interactive",
+        alias="class",
+        description="scheduling class; interactive is admitted before batch",
+        json_schema_extra={"unit": ""},
+    )
+    slo: Slo = Field(default_factory=Slo, description="what its requests must meet")
+
+
+class MetricSettings(Section):
+    """A declared business or semantic metric; an undeclared name is refused at ingest."""
+
+    layer: Literal["business", "semantic"] = setting(
+        "business", unit="", reason="users' acts are business, scores are semantic"
+    )
+    type: Literal["boolean", "float", "count", "duration"] = setting(
+        "boolean", unit="", reason="how values are read; booleans become 0 and 1"
+    )
+    unit: str = setting("", unit="", reason="shown beside every figure of this metric")
+    direction: Literal["up", "down"] = setting(
+        "up", unit="", reason="which way is better; guards need to know"
+    )
+    low: float = setting(0.0, unit="metric's", reason="a value below is refused")
+    high: float = setting(1.0, unit="metric's", reason="a value above is refused")
+    attribution_s: int = setting(
+        604_800, unit="s", reason="feedback this long after its request still counts", ge=1, le=691_200
+    )
+
+
+class IngestSettings(Section):
+    """The signals API."""
+
+    host: str = setting("127.0.0.1", unit="", reason="loopback until somebody says otherwise")
+    port: int = setting(8081, unit="port", reason="beside the control plane's 8080", ge=1, le=65535)
+    max_body_bytes: int = setting(
+        4_194_304, unit="bytes", reason="about 10,000 events; bounds memory per request", ge=1024, le=67_108_864
+    )
+    max_events: int = setting(
+        10_000, unit="events", reason="per request; larger posts are split by the caller", ge=1, le=100_000
+    )
+    horizon_s: int = setting(
+        691_200, unit="s", reason="8 days: a week of attribution and a day of delay", ge=60, le=691_200
+    )
+    skew_s: int = setting(300, unit="s", reason="clocks run ahead; 5 min is generous", ge=0, le=3600)
+
+
+class BusSettings(Section):
+    """The durable log behind ingest."""
+
+    commit_events: int = setting(
+        200, unit="events", reason="one group commit; more adds delay, not speed", ge=1, le=10_000
+    )
+    commit_ms: int = setting(
+        5, unit="ms", reason="the longest an event waits for company before its fsync", ge=0, le=1000
+    )
+    queue_events: int = setting(
+        20_000, unit="events", reason="waiting for the writer; beyond it 503", ge=1, le=1_000_000
+    )
+    retention_s: int = setting(
+        691_200, unit="s", reason="replay reaches back as far as dedupe does", ge=3600, le=2_592_000
+    )
+
+
+class FeatureSettings(Section):
+    """The feature stage: dedupe, join, windows."""
+
+    poll_ms: int = setting(20, unit="ms", reason="how often the bus is read when quiet", ge=1, le=1000)
+    batch_events: int = setting(
+        2000, unit="events", reason="one transaction; about 60 ms of work", ge=1, le=100_000
+    )
+    publish_ms: int = setting(
+        100, unit="ms", reason="open windows are published at least this often", ge=10, le=250
+    )
+    lateness_s: int = setting(
+        30, unit="s", reason="a window closes this long after its end in event time", ge=0, le=600
+    )
+    orphan_s: int = setting(
+        604_800, unit="s", reason="feedback waits 7 days for its request", ge=60, le=691_200
+    )
+    request_retention_s: int = setting(
+        691_200, unit="s", reason="request rows outlive their attribution windows", ge=3600, le=2_592_000
+    )
+    atom_retention_s: int = setting(7200, unit="s", reason="5 s windows for 2 h", ge=600, le=86_400)
+    minute_retention_s: int = setting(
+        172_800, unit="s", reason="1 min windows for 2 days", ge=3600, le=2_592_000
+    )
