@@ -1,0 +1,90 @@
+"""A policy: one bounded, explained, reversible change of one knob of one target."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from policies.knobs import Risk
+from policies.lifecycle import State
+from policies.settings import Setting
+
+Mode = Literal["observe", "approve", "auto"]
+OriginKind = Literal["rule", "plant", "person"]
+Verdict = Literal["IMPROVED", "HARMED", "INCONCLUSIVE", "NO_DATA"]
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """Who or what proposed it: a rule's id, the plant model, or a person's principal id."""
+
+    kind: OriginKind
+    name: str
+    version: str = "1"
+
+
+class Guard(Struct, frozen=True, kw_only=True):
+    """A metric the policy may not make worse by ``margin`` or more (in the metric's own unit)."""
+
+    metric: str
+    margin: float
+
+
+class Effect(Struct, frozen=True, kw_only=True):
+    """An effect on one metric: estimate with interval, and where it comes from."""
+
+    metric: str
+    estimate: float
+    low: float
+    high: float
+    source: str
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """The whole record. ``rev`` rises with every move; writers compare and set it.
+
+    ``cause`` says why it is reverting or ended; ``undo_us`` is when reverting began (for the
+    stopwatch). ``emergency`` policies act first and expire; others are tried in blocks.
+    ``expires_us``: a proposal nobody answers, or an emergency's end. ``review_us``: of a kept one.
+    """
+
+    id: str
+    target: str
+    knob: str
+    before: Setting
+    setting: Setting
+    origin: Origin
+    reason: str
+    evidence: dict[str, float] = {}
+    expected: Effect | None = None
+    guards: tuple[Guard, ...] = ()
+    risk: Risk = "medium"
+    emergency: bool = False
+    mode: Mode
+    state: State = "proposed"
+    cause: str | None = None
+    proposed_by: str
+    decided_by: str | None = None
+    created_us: int
+    updated_us: int
+    expires_us: int | None = None
+    review_us: int | None = None
+    undo_us: int | None = None
+    applied_us: int | None = None
+    trial: str | None = None
+    verdict: Verdict | None = None
+    provisional: bool = False
+    rev: int = 0
+
+    @property
+    def shown_digest(self) -> str:
+        """Digest of what an approver is shown; approval names it, so nothing else is approved."""
+        shown = (self.id, self.target, self.knob, self.setting, self.before, self.reason)
+        body = msgspec.json.encode(msgspec.to_builtins((*shown, self.guards)), order="sorted")
+        return hashlib.sha256(body).hexdigest()[:16]
+
+    def words(self) -> str:
+        """``active_cap 8 → 16``, for lines in tables and reasons."""
+        return f"{self.knob} {self.before.words()} → {self.setting.words()}"
