@@ -54,9 +54,7 @@ class Effective(Struct, frozen=True, kw_only=True):
     below: Effective | None = None
 
 
-def effective(
-    baseline: Mapping[str, Setting], layers: Iterable[Layer]
-) -> dict[str, Effective]:
+def effective(baseline: Mapping[str, Setting], layers: Iterable[Layer]) -> dict[str, Effective]:
     """Fold layers, lowest first, over the baseline. Pure; knobs without any setting are absent."""
     folded = {knob: Effective(setting=setting) for knob, setting in baseline.items()}
     for layer in layers:

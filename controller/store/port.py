@@ -1,0 +1,202 @@
+"""The controller's memory, as the loop and the API need it. Owned by its users, not by SQL.
+
+Everything that belongs together is written in one transaction: a move and its audit entry, the
+window cursor and what was decided from it. Transitions are compare-and-set on ``rev``: a writer
+who lost raises ``Conflict`` and has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from controller.trials import Trial
+from policies.audit import Entry
+from policies.lifecycle import State
+from policies.policy import Mode, Policy
+from policies.settings import Setting
+
+Role = Literal["viewer", "producer", "operator", "admin"]
+ROLES: tuple[Role, ...] = ("viewer", "producer", "operator", "admin")
+
+
+class Principal(Struct, frozen=True, kw_only=True):
+    """Who is calling. ``id`` is the key's id, never the key. Producers are bounded by the lists."""
+
+    id: str
+    name: str
+    role: Role
+    targets: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    expires_us: int | None = None
+    revoked_us: int | None = None
+
+
+class Foreign(Struct, frozen=True, kw_only=True):
+    """A change that was not ours: kept, shown, and that knob only observes until ``until_us``."""
+
+    target: str
+    knob: str
+    setting: Setting
+    seen_us: int
+    until_us: int
+    change_id: str | None
+
+
+class Control(Struct, frozen=True, kw_only=True):
+    """What the operator says of a target: hold or kill, by whom, since when, why."""
+
+    target: str
+    hold: bool = False
+    killed: bool = False
+    actor: str | None = None
+    reason: str | None = None
+    since_us: int | None = None
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """Enough to replay one decision bit for bit (invariant 10)."""
+
+    id: str
+    target: str
+    at_us: int
+    source: str
+    context: dict[str, float]
+    actions: tuple[str, ...]
+    chosen: str
+    propensity: float
+    model: str
+    seed: int
+    cursor: int
+    policy_id: str | None = None
+    denied: str | None = None
+
+
+class Tx(Protocol):
+    """One transaction. Reads see its own writes."""
+
+    def policy(self, policy_id: str) -> Policy:
+        """Raises ``NotFound``."""
+
+    def policies(
+        self,
+        *,
+        target: str | None = None,
+        states: Sequence[State] | None = None,
+        limit: int = 200,
+        before: str | None = None,
+    ) -> list[Policy]:
+        """Newest first (ids rise with time); ``before`` is an id, for pages."""
+
+    def add_policy(self, policy: Policy) -> Policy:
+        """Insert a policy in state ``proposed``; one audit entry ``policy.proposed``."""
+
+    def move(
+        self,
+        policy: Policy,
+        after: State,
+        *,
+        actor: str,
+        at_us: int,
+        details: dict[str, Any] | None = None,
+        **changes: Any,
+    ) -> Policy:
+        """Move by the lifecycle table; ``changes`` are other fields set with it.
+
+        One audit entry ``policy.<after>``. Raises ``Conflict`` for an illegal move or a lost race.
+        """
+
+    def trial(self, trial_id: str) -> Trial:
+        """Raises ``NotFound``."""
+
+    def trials(
+        self, *, target: str | None = None, running: bool | None = None, limit: int = 50
+    ) -> list[Trial]:
+        """Newest first; ``running`` True: running or paused ones."""
+
+    def save_trial(self, trial: Trial) -> Trial:
+        """Insert or compare-and-set on ``rev``; returns it with the new ``rev``."""
+
+    def control(self, target: str) -> Control:
+        """Defaults when nothing was ever said."""
+
+    def set_control(self, control: Control) -> None:
+        """Replace it. The caller writes the audit entry."""
+
+    def modes(self, target: str) -> dict[str, Mode]:
+        """Modes set over REST, by knob (what a file declares is not here)."""
+
+    def set_mode(self, target: str, knob: str, mode: Mode) -> None:
+        """Replace it. The caller writes the audit entry."""
+
+    def foreign(self, target: str) -> list[Foreign]:
+        """Foreign changes, by knob, also outdated ones until replaced or cleared."""
+
+    def set_foreign(self, foreign: Foreign) -> None:
+        """Insert or replace by (target, knob)."""
+
+    def clear_foreign(self, target: str, knob: str) -> None:
+        """Forget it."""
+
+    def add_decision(self, decision: Decision) -> None:
+        """Append."""
+
+    def decisions(self, *, target: str | None = None, limit: int = 100) -> list[Decision]:
+        """Newest first."""
+
+    def note(self, key: str) -> str | None:
+        """A small named value (window cursor, epoch, baseline digest, …); None when absent."""
+
+    def set_note(self, key: str, value: str) -> None:
+        """Insert or replace."""
+
+    def append_audit(
+        self,
+        *,
+        at_us: int,
+        actor: str,
+        action: str,
+        subject: str,
+        target: str,
+        details: dict[str, Any],
+    ) -> Entry:
+        """The next entry: index from the head row, canonical bytes and leaf hash stored."""
+
+    def audit(
+        self,
+        *,
+        after: int = -1,
+        limit: int = 1000,
+        target: str | None = None,
+        subject: str | None = None,
+    ) -> list[Entry]:
+        """Entries with a higher index, in order, decoded from their stored bytes."""
+
+    def add_key(self, principal: Principal, token_sha256: bytes, *, actor: str, at_us: int) -> None:
+        """Store a key's hash; one audit entry without the key."""
+
+    def keys(self) -> list[Principal]:
+        """All keys, without hashes, oldest first."""
+
+    def revoke_key(self, key_id: str, *, actor: str, at_us: int) -> None:
+        """Raises ``NotFound``; one audit entry."""
+
+    def key_by_hash(self, token_sha256: bytes) -> Principal | None:
+        """The principal of a key; expired and revoked ones too (the caller checks)."""
+
+
+class Store(Protocol):
+    """Opens transactions. Raises ``Unavailable`` when the database does not answer."""
+
+    def write(self) -> AbstractContextManager[Tx]:
+        """BEGIN IMMEDIATE; commits at the end, rolls back on any exception."""
+
+    def read(self) -> AbstractContextManager[Tx]:
+        """A consistent snapshot; writing through it raises."""
+
+    def close(self) -> None:
+        """Idempotent."""

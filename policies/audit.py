@@ -1,0 +1,56 @@
+"""Audit entries: what was done, by whom, to what; canonical bytes and RFC 9162 leaf hashes.
+
+The bytes are made once (RFC 8785 canonical JSON, no floats: durations are integers, figures are
+strings made once), stored, and hashed as stored; nothing is ever re-serialised to be checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import rfc8785
+from msgspec import Struct
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One act. ``index`` counts from 0 without a hole; ``at_us`` never falls."""
+
+    index: int
+    at_us: int
+    actor: str
+    action: str
+    subject: str
+    target: str
+    details: dict[str, Any]
+
+
+def canonical(entry: Entry) -> bytes:
+    """The bytes that are stored and hashed."""
+    return rfc8785.dumps(
+        {
+            "index": entry.index,
+            "at_us": entry.at_us,
+            "actor": entry.actor,
+            "action": entry.action,
+            "subject": entry.subject,
+            "target": entry.target,
+            "details": plain(entry.details),
+        }
+    )
+
+
+def leaf_hash(stored: bytes) -> bytes:
+    """RFC 9162, 2.1.1: SHA-256 of 0x00 and the entry."""
+    return hashlib.sha256(b"\x00" + stored).digest()
+
+
+def plain(value: Any) -> Any:
+    """The value with floats as their shortest exact decimal strings, for canonical JSON."""
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    return value
