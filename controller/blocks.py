@@ -1,0 +1,108 @@
+"""The trial's clock: when a block begins, ends, is cut, and which comes next. Pure.
+
+A block begins when the engine says it applied it, not when we asked. It ends ``block_s`` later.
+A unit in which a block was cut (engine restart, pause, hold) is void and a new unit with its own
+coin takes its place: voiding never looks at outcomes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.trials import Block, Trial, Unit, arms
+from policies.runtime_config import RuntimeConfig, TrialStamp
+from signals.events import MICROS
+
+APPLY_WITHIN_S = 30.0
+"""A block that the engine has not applied by then voids its unit."""
+
+
+def begin(trial: Trial) -> Trial:
+    """Open the first block of the next unit."""
+    index = len(trial.units)
+    first = Block(index=2 * index, arm=arms(trial.plan.seed, index)[0])
+    return msgspec.structs.replace(trial, units=(*trial.units, Unit(index=index, blocks=(first,))))
+
+
+def read_back(trial: Trial, seen: RuntimeConfig) -> Trial:
+    """Note when the engine applied the open block, if it shows that it has."""
+    block = open_block(trial)
+    if block is None or block.began_us is not None or seen.trial != stamp(trial, block):
+        return trial
+    times = [change.at for change in seen.changes if change.trial == seen.trial]
+    at = min(times) if times else (seen.applied_at or seen.engine_time)
+    return _with_block(trial, msgspec.structs.replace(block, began_us=round(at * MICROS)))
+
+
+def advance(trial: Trial, *, now_us: int) -> Trial:
+    """End the open block when its time is over, and open the next one."""
+    block = open_block(trial)
+    if block is None:
+        return trial
+    if block.began_us is None or now_us < ends_us(trial, block):
+        return trial
+    trial = _with_block(trial, msgspec.structs.replace(block, ended_us=ends_us(trial, block)))
+    unit = trial.units[-1]
+    if len(unit.blocks) == 2:
+        return begin(trial)
+    second = Block(index=2 * unit.index + 1, arm=arms(trial.plan.seed, unit.index)[1])
+    return _with_unit(trial, msgspec.structs.replace(unit, blocks=(*unit.blocks, second)))
+
+
+def cut(trial: Trial, *, now_us: int, why: str, d: dict[str, float] | None = None) -> Trial:
+    """End the open unit early. Void, unless ``d`` says what it counts as (an emergency)."""
+    block = open_block(trial)
+    if block is None:
+        return trial
+    trial = _with_block(trial, msgspec.structs.replace(block, ended_us=now_us, cut=True))
+    unit = trial.units[-1]
+    ended = msgspec.structs.replace(unit, judged=d is not None, d=d or {}, void=None if d else why)
+    return _with_unit(trial, ended)
+
+
+def open_block(trial: Trial) -> Block | None:
+    """The block that is not over yet, also of a paused trial."""
+    if not trial.units or trial.units[-1].void is not None or trial.units[-1].judged:
+        return None
+    block = trial.units[-1].blocks[-1]
+    return block if block.ended_us is None else None
+
+
+def due(trial: Trial, *, closed_us: int) -> list[Unit]:
+    """Units whose blocks are over and whose telemetry is closed, not judged yet."""
+    return [
+        unit
+        for unit in trial.units
+        if not unit.judged
+        and unit.void is None
+        and len(unit.blocks) == 2
+        and all(b.ended_us is not None and b.ended_us <= closed_us for b in unit.blocks)
+    ]
+
+
+def ends_us(trial: Trial, block: Block) -> int:
+    """When a begun block is over, in the engine's time."""
+    assert block.began_us is not None
+    return block.began_us + round(trial.plan.block_s * MICROS)
+
+
+def stamp(trial: Trial, block: Block) -> TrialStamp:
+    """What requests that arrive in this block carry."""
+    return TrialStamp(id=trial.plan.id, block=block.index, arm=block.arm)
+
+
+def with_unit(trial: Trial, unit: Unit) -> Trial:
+    """The trial with one unit replaced by its newer self."""
+    units = tuple(unit if u.index == unit.index else u for u in trial.units)
+    return msgspec.structs.replace(trial, units=units)
+
+
+def _with_unit(trial: Trial, unit: Unit) -> Trial:
+    return msgspec.structs.replace(trial, units=(*trial.units[:-1], unit))
+
+
+def _with_block(trial: Trial, block: Block) -> Trial:
+    unit = trial.units[-1]
+    return _with_unit(
+        trial, msgspec.structs.replace(unit, blocks=(*unit.blocks[:-1], block))
+    )
