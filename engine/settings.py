@@ -1,4 +1,4 @@
-"""Settings of the engine room: the model, its memory, its threads, its bounds."""
+"""Settings of the engine room: the model, its memory, its threads, its bounds, its listeners."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pydantic import model_validator
 
-from signals.configuring import Section, setting
+from engine.serving_settings import ServingSettings, TelemetrySettings
+from signals.configuring import setting
 
 BLOCK_TOKENS = 16
 """Tokens in one KV block. Fixed: a block is one vector of the attention kernel."""
@@ -18,7 +19,7 @@ def default_cache() -> Path:
     return Path(os.environ.get("TRIMTAB_CACHE") or Path.home() / ".cache" / "trimtab" / "models")
 
 
-class EngineSettings(Section):
+class EngineSettings(ServingSettings, TelemetrySettings):
     """The embedded engine. What is fixed at start is here; what is live is a knob."""
 
     cache: Path = setting(default_cache, unit="", reason="$TRIMTAB_CACHE, else the home cache")

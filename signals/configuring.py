@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 
 
 class Section(BaseModel):
@@ -24,7 +25,7 @@ def setting(default: Any, *, unit: str, reason: str, **limits: Any) -> Any:
 
     ``limits`` are pydantic's (``ge``, ``le``, ``gt``, ``lt``, ``min_length``, ``pattern``, …).
     """
-    extra = {"unit": unit}
+    extra: JsonDict = {"unit": unit}
     if callable(default):
         return Field(
             default_factory=default, description=reason, json_schema_extra=extra, **limits
