@@ -1,0 +1,112 @@
+# Trimtab's commands. Needs Python 3.11+, make, bash and a C compiler; everything else is
+# installed into .venv by the first command that needs it.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+ARGS ?=
+
+CODE := signals policies engine reward_model controller migrations
+EXTRAS := test,bench,dev
+
+# Idle OpenMP threads that spin starve the other stages on two cores.
+export OMP_WAIT_POLICY := PASSIVE
+export PYTHONUNBUFFERED := 1
+unexport PYTHONPATH
+unexport PYTHONHOME
+
+.PHONY: help setup models run test check format types docs bench-engine bench-loop campaign \
+	counter-checks constraints clean distclean
+
+help: ## Show the commands
+	@awk 'BEGIN {FS = ":.*## "; print "make …"} \
+		/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+# ------------------------------------------------------------------------------------- set-up
+setup: $(READY) ## Create .venv and install the pinned packages (again when they change)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "make: Trimtab needs Python 3.11 or newer; '$(PYTHON)' is" \
+			"$$($(PYTHON) --version 2>&1 || echo missing)." \
+			"Name another one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@command -v "$${CC:-cc}" >/dev/null || { \
+		echo "make: no C compiler ('$${CC:-cc}'); the engine's attention kernel needs one" >&2; \
+		exit 1; }
+	@test -x $(PY) || { echo "── creating $(VENV) with $$($(PYTHON) --version)"; \
+		$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+			echo "make: '$(PYTHON) -m venv' failed; on Debian and Ubuntu install python3-venv" >&2; \
+			exit 1; }; }
+	@echo "── installing the pinned packages (PyTorch is the large one)"
+	@$(PY) -m pip install --disable-pip-version-check -c constraints.txt setuptools wheel
+	@$(PY) -m pip install --disable-pip-version-check -c constraints.txt torch
+	@$(PY) -m pip install --disable-pip-version-check -c constraints.txt \
+		--no-build-isolation --editable '.[$(EXTRAS)]'
+	@touch $@
+	@echo "── ready"
+
+models: $(READY) ## Fetch the model's weights (checksummed and cached; once)
+	@$(VENV)/bin/trimtab models fetch
+
+constraints: $(READY) ## Pin what .venv has now into constraints.txt
+	@{ sed -n '/^#/p' constraints.txt; \
+		$(PY) -m pip freeze --disable-pip-version-check --all --exclude-editable \
+			| grep -v -e '^pip==' -e '^trimtab' -e ' @ ' | sed 's/+cpu$$//' | LC_ALL=C sort -f; \
+	} > constraints.new
+	@mv constraints.new constraints.txt
+	@touch $(READY)
+
+# ---------------------------------------------------------------------------------------- run
+run: models ## The whole journey on sample traffic (ARGS="--exit" leaves when the story is told)
+	@$(PY) -m examples.journey $(ARGS)
+
+counter-checks: models ## The journey where nothing should happen, and where it should differ
+	@for args in "--plant none" "--no-traffic" "--tpot-ms 25" "--tpot-ms 100" "--seed 2"; do \
+		began=$$SECONDS; \
+		echo "── counter-check: $$args"; \
+		$(PY) -m examples.journey --exit --short $$args; \
+		echo "── counter-check: $$args: passed in $$((SECONDS - began)) s"; \
+	done
+
+# --------------------------------------------------------------------------------------- test
+test: check models ## Everything: make check, then all tests with real processes
+	@$(PY) -m pytest $(ARGS)
+
+check: $(READY) ## Formatting, lint, types and the floors
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+	@$(VENV)/bin/lint-imports
+
+format: $(READY) ## Rewrite the code in the house's format
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+docs: $(READY) ## Write the generated pages of docs/ again
+	@$(PY) -m docs.build
+
+# -------------------------------------------------------------------------------------- bench
+bench-engine: models ## Tokens per second, beside Hugging Face generate in the same run
+	@$(PY) -m benchmarks.engine $(ARGS)
+
+bench-loop: models ## Signal to feature, and guard to applied, in milliseconds
+	@$(PY) -m benchmarks.loop $(ARGS)
+
+campaign: $(READY) ## Thousands of simulated trials: how often the judge is wrong
+	@$(PY) -m benchmarks.campaign $(ARGS)
+
+# -------------------------------------------------------------------------------------- clean
+clean: ## Remove what running and testing left behind
+	@rm -rf build dist *.egg-info .trimtab .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache
+	@find $(CODE) benchmarks docs examples tests -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean ## clean, and the environment too
+	@rm -rf $(VENV)

@@ -1,0 +1,1 @@
+"""The documentation, and the scripts that draw its generated pages from the code."""
