@@ -1,0 +1,209 @@
+"""The controller room's own settings: the loop's process, trials, guardrails, supervision."""
+
+from __future__ import annotations
+
+import math
+
+from signals.configuring import Section, setting
+
+
+class ServeSettings(Section):
+    """The process that runs the loop and answers the control plane."""
+
+    host: str = setting("127.0.0.1", unit="", reason="loopback until somebody says otherwise")
+    port: int = setting(8080, unit="port", reason="the control plane and console", ge=1, le=65535)
+    tick_ms: int = setting(
+        100,
+        unit="ms",
+        reason="the loop reads windows this often; they come every 100 ms",
+        ge=10,
+        le=1000,
+    )
+    reconcile_ms: int = setting(
+        500,
+        unit="ms",
+        reason="each replica is read back this often when nothing changes",
+        ge=50,
+        le=60_000,
+    )
+    actuator_timeout_ms: int = setting(
+        2000,
+        unit="ms",
+        reason="a step takes up to 300 ms; beyond this the outcome is unknown",
+        ge=100,
+        le=60_000,
+    )
+    kill_timeout_ms: int = setting(
+        900,
+        unit="ms",
+        reason="hold and kill must be read back or listed as failed within 1 s",
+        ge=100,
+        le=10_000,
+    )
+    revisions_per_tick: int = setting(
+        1000,
+        unit="windows",
+        reason="one read of the feature store; the rest waits a tick",
+        ge=1,
+        le=10_000,
+    )
+    foreign_s: int = setting(
+        3600,
+        unit="s",
+        reason="a foreign change is kept, and its knob only observes, this long",
+        ge=0,
+        le=604_800,
+    )
+    keys_cache_s: float = setting(
+        2.0, unit="s", reason="a revoked key works no longer than this", ge=0, le=5
+    )
+    page_max: int = setting(
+        1000, unit="rows", reason="the longest page an answer may have", ge=1, le=10_000
+    )
+
+
+class TrialSettings(Section):
+    """How a policy is tried and judged. All of it is frozen in the plan before a trial starts."""
+
+    alpha: float = setting(
+        0.01, unit="probability", reason="chance of a false verdict, each side", gt=0, le=0.2
+    )
+    guard_alpha: float = setting(
+        0.05, unit="probability", reason="chance that a guard passes which should not", gt=0, le=0.2
+    )
+    max_units: int = setting(
+        60, unit="units", reason="then INCONCLUSIVE: two hours of 60 s blocks", ge=1, le=1000
+    )
+    block_s: float = setting(
+        60.0, unit="s", reason="at least 3 washouts; longer blocks only take longer", ge=1, le=3600
+    )
+    washout_s: float | None = setting(
+        None,
+        unit="s",
+        reason="unset = max(2 × effect delay, 2 × p95 residual drain), measured at the start",
+        ge=0,
+        le=1800,
+    )
+    cycle_s: float | None = setting(
+        None,
+        unit="s",
+        reason="period of the context a law follows; unset = measured, unknown = INCONCLUSIVE",
+        gt=0,
+        le=3600,
+    )
+    min_requests: int = setting(
+        30,
+        unit="requests",
+        reason="a block with fewer says too little to be counted",
+        ge=1,
+        le=100_000,
+    )
+    attainment_margin: float = setting(
+        0.05,
+        unit="share",
+        reason="a guard passes when attainment is not this much worse",
+        gt=0,
+        le=0.5,
+    )
+    max_error_rate: float = setting(
+        0.05, unit="share", reason="hard trip: errors among the candidate's answers", gt=0, le=1
+    )
+    min_errors: int = setting(
+        20, unit="errors", reason="a rate of fewer errors than this trips nothing", ge=1, le=10_000
+    )
+    trip_ratio: float = setting(
+        2.0,
+        unit="ratio",
+        reason="latency trip: candidate's misses against the baseline's",
+        gt=1,
+        le=100,
+    )
+    trip_misses: int = setting(
+        30,
+        unit="requests",
+        reason="latency trip: and at least this many more misses",
+        ge=1,
+        le=10_000,
+    )
+    max_trips: int = setting(
+        3, unit="trips", reason="so many latency trips make a trial INCONCLUSIVE", ge=1, le=100
+    )
+    law_window_s: float = setting(
+        2.0, unit="s", reason="a proposed law looks back this far for arrivals", gt=0, le=600
+    )
+    law_min_dwell_s: float = setting(
+        1.0, unit="s", reason="a proposed law leaves a step no sooner", ge=0, le=600
+    )
+    proposal_ttl_s: int = setting(
+        3600, unit="s", reason="a proposal nobody answers expires", ge=1, le=604_800
+    )
+    review_days: int = setting(
+        30, unit="days", reason="a kept policy is shown for review after this", ge=1, le=365
+    )
+
+    @property
+    def min_units(self) -> int:
+        """Units below which no verdict is possible at any effect.
+
+        Each factor exp(l·d)/cosh(l·d) of the judge's E is below 2, so E < 2^n after n units:
+        n ≥ log2(1/α). 7 at α = .01, 5 at .05.
+        """
+        return math.ceil(math.log2(1 / self.alpha))
+
+
+class GuardrailSettings(Section):
+    """Bounds on what the loop may propose and apply, whatever it has learned."""
+
+    ladder_steps: int = setting(
+        1,
+        unit="steps",
+        reason="beyond the values tried before; models extrapolate badly",
+        ge=1,
+        le=16,
+    )
+    cooldown_s: int = setting(
+        600,
+        unit="s",
+        reason="the same change is not proposed again this soon after it ended",
+        ge=0,
+        le=604_800,
+    )
+    max_per_hour: int = setting(
+        12,
+        unit="policies",
+        reason="applied per target; a loop that acts oftener oscillates",
+        ge=1,
+        le=1000,
+    )
+    max_pending: int = setting(
+        16, unit="policies", reason="waiting for a person; more is noise", ge=1, le=1000
+    )
+    emergency_s: int = setting(
+        600, unit="s", reason="an emergency policy expires in the engine after this", ge=10, le=1800
+    )
+
+
+class SupervisorSettings(Section):
+    """`trimtab up`: how child processes are started, watched and stopped."""
+
+    ready_s: int = setting(
+        300, unit="s", reason="an engine prepares its weights at the first start", ge=5, le=3600
+    )
+    stop_s: float = setting(
+        8.0, unit="s", reason="after it a child that does not stop is killed", ge=0.5, le=120
+    )
+    backoff_ms: int = setting(
+        250, unit="ms", reason="wait before the first restart; doubles each time", ge=10, le=10_000
+    )
+    backoff_max_ms: int = setting(
+        4000, unit="ms", reason="keeps a crashed stage's return under 10 s", ge=10, le=60_000
+    )
+    restarts_per_minute: int = setting(
+        6, unit="restarts", reason="a child that crashes oftener is given up, loudly", ge=1, le=60
+    )
+    log_bytes: int = setting(
+        10_485_760, unit="bytes", reason="one log file of one child", ge=65_536, le=1_073_741_824
+    )
+    log_files: int = setting(
+        3, unit="files", reason="kept of each child's log, the newest included", ge=1, le=100
+    )

@@ -1,0 +1,92 @@
+"""All settings, composed from each room's own section model.
+
+``controller.settings_load`` reads them from ``trimtab.yaml`` and the environment; the page
+``docs/settings.md`` is generated from these models, and a test keeps it up to date.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, field_validator, model_validator
+
+from controller.sections import (
+    GuardrailSettings,
+    ServeSettings,
+    SupervisorSettings,
+    TrialSettings,
+)
+from controller.target_settings import EngineChoice, Knobs, KnobSettings, OnKill, TargetSettings
+from engine.settings import EngineSettings
+from signals.configuring import Section, setting
+from signals.settings import BusSettings, FeatureSettings, IngestSettings, MetricSettings, Name
+
+__all__ = [
+    "DEFAULT_METRICS",
+    "EngineChoice",
+    "GuardrailSettings",
+    "KnobSettings",
+    "Knobs",
+    "OnKill",
+    "ServeSettings",
+    "Settings",
+    "SupervisorSettings",
+    "TargetSettings",
+    "TrialSettings",
+]
+
+DEFAULT_METRICS: dict[str, MetricSettings] = {
+    "answer_copied": MetricSettings(type="boolean", direction="up"),
+    "edited_resend": MetricSettings(type="boolean", direction="down"),
+    "human_takeover": MetricSettings(type="boolean", direction="down"),
+    "thumbs": MetricSettings(type="float", low=-1.0, high=1.0, direction="up"),
+    "dwell_s": MetricSettings(type="duration", unit="s", high=86_400.0, direction="up"),
+}
+"""Declared everywhere; a file adds to them, or declares one anew under the same name."""
+
+
+class Settings(Section):
+    """Everything that can be set, by section."""
+
+    state_dir: Path = setting(
+        Path(".trimtab"), unit="", reason="databases, keys and logs; outside version control"
+    )
+    targets: dict[Name, TargetSettings] = setting(
+        dict, unit="", reason="named engines, and what is wanted of each", max_length=64
+    )
+    metrics: dict[Name, MetricSettings] = Field(
+        default_factory=dict,
+        description="declared metrics, beside the built-in ones",
+        max_length=256,
+        validate_default=True,
+    )
+    ingest: IngestSettings = Field(default_factory=IngestSettings)
+    bus: BusSettings = Field(default_factory=BusSettings)
+    features: FeatureSettings = Field(default_factory=FeatureSettings)
+    engine: EngineSettings = Field(default_factory=EngineSettings)
+    serve: ServeSettings = Field(default_factory=ServeSettings)
+    trial: TrialSettings = Field(default_factory=TrialSettings)
+    guardrails: GuardrailSettings = Field(default_factory=GuardrailSettings)
+    supervisor: SupervisorSettings = Field(default_factory=SupervisorSettings)
+
+    @field_validator("metrics")
+    @classmethod
+    def _with_built_in(cls, metrics: dict[str, MetricSettings]) -> dict[str, MetricSettings]:
+        for name, metric in metrics.items():
+            if metric.low >= metric.high:
+                raise ValueError(f"{name}: low = {metric.low} must be below high = {metric.high}")
+        return DEFAULT_METRICS | metrics
+
+    @model_validator(mode="after")
+    def _one_embedded_engine(self) -> Settings:
+        here = [name for name, target in self.targets.items() if not target.engine.control_urls]
+        if len(here) > 1:
+            raise ValueError(
+                f"targets {', '.join(sorted(here))} all use this machine's engine;"
+                " one may, the others need engine.control_urls"
+            )
+        return self
+
+    def here(self) -> str | None:
+        """The target that this machine's own engine serves; None when every one is elsewhere."""
+        return next((n for n, t in self.targets.items() if not t.engine.control_urls), None)
