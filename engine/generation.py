@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from policies.runtime_config import Shrink, Stamp
+from signals.errors import Unavailable
 
 Class = Literal["interactive", "batch"]
 FinishReason = Literal["stop", "length", "cancelled", "error"]
@@ -90,6 +91,10 @@ class Load(Struct, frozen=True, kw_only=True):
 Boundary = Callable[[Load], Limits]
 """Called by the engine's thread before each step, and every ≤ 50 ms when idle: applies what is
 pending and answers the limits of the next step."""
+
+
+class QueueFull(Unavailable):
+    """As many requests wait as may; the same request can be tried again later."""
 
 
 class Generator(Protocol):

@@ -7,7 +7,7 @@ nothing the engine does (its queue, its speed) feeds back into them.
 
 The idea: keep running totals with the time at which each was reached. The count in a window is the
 total now less the total at the window's start, found by bisection. Arrivals closer together than
-``resolution_s`` share a mark, which bounds the memory at ``horizon_s / resolution_s`` marks a class.
+``resolution_s`` share a mark, so a class needs at most about ``horizon_s / resolution_s`` marks.
 
 >>> meter = ArrivalMeter(classes=("interactive", "batch"))
 >>> meter.note("interactive", tokens=100, now_s=10.0)

@@ -30,8 +30,11 @@ class ServingSettings(Section):
         256, unit="tokens", reason="an answer's bound when the client sets none", ge=1, le=8192
     )
     prompt_share: float = setting(
-        0.9, unit="share", reason="of the context; a longer prompt leaves no room to answer",
-        gt=0, lt=1,
+        0.9,
+        unit="share",
+        reason="of the context; a longer prompt leaves no room to answer",
+        gt=0,
+        lt=1,
     )
     max_request_bytes: int = setting(
         1_048_576, unit="bytes", reason="many times a full context of text", ge=1024, le=67_108_864
@@ -40,15 +43,25 @@ class ServingSettings(Section):
         1, unit="s", reason="told to a client that found the queue full", ge=1, le=600
     )
     max_pending_patches: int = setting(
-        64, unit="patches", reason="waiting for the next step boundary; beyond it 503", ge=1, le=4096
+        64,
+        unit="patches",
+        reason="waiting for the next step boundary; beyond it 503",
+        ge=1,
+        le=4096,
     )
     remembered_changes: int = setting(
-        256, unit="changes", reason="answers kept for callers that repeat a change id",
-        ge=1, le=65_536,
+        256,
+        unit="changes",
+        reason="answers kept for callers that repeat a change id",
+        ge=1,
+        le=65_536,
     )
     apply_timeout_s: float = setting(
-        2.0, unit="s", reason="several steps of 300 ms; beyond it the engine is stuck: 503",
-        gt=0, le=60,
+        2.0,
+        unit="s",
+        reason="several steps of 300 ms; beyond it the engine is stuck: 503",
+        gt=0,
+        le=60,
     )
     stop_grace_s: float = setting(
         5.0, unit="s", reason="running answers may finish this long after a stop", ge=0, le=600
@@ -65,12 +78,13 @@ class TelemetrySettings(Section):
         None, unit="", reason="bearer key of this engine as a producer of basic signals"
     )
     telemetry_ring: int = setting(
-        20_000, unit="records", reason="minutes of a busy engine while ingest is away; then the oldest go",
-        ge=16, le=1_000_000,
+        20_000,
+        unit="records",
+        reason="minutes of a busy engine while ingest is away; then the oldest go",
+        ge=16,
+        le=1_000_000,
     )
-    post_events: int = setting(
-        500, unit="events", reason="one post; about 300 kB", ge=1, le=10_000
-    )
+    post_events: int = setting(500, unit="events", reason="one post; about 300 kB", ge=1, le=10_000)
     post_linger_ms: int = setting(
         50, unit="ms", reason="how long a record waits for company", ge=1, le=1000
     )
@@ -96,8 +110,11 @@ class TelemetrySettings(Section):
         4, unit="files", reason="kept beside the one in use; bounds the disk", ge=1, le=100
     )
     trace_queue: int = setting(
-        4096, unit="requests", reason="finished requests not yet traced; beyond it not traced",
-        ge=16, le=1_000_000,
+        4096,
+        unit="requests",
+        reason="finished requests not yet traced; beyond it not traced",
+        ge=16,
+        le=1_000_000,
     )
     otlp_endpoint: str | None = setting(
         None, unit="", reason="OTLP over HTTP, e.g. http://collector:4318/v1/traces; unset = none"

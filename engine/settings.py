@@ -24,7 +24,11 @@ class EngineSettings(ServingSettings, TelemetrySettings):
 
     cache: Path = setting(default_cache, unit="", reason="$TRIMTAB_CACHE, else the home cache")
     context: int = setting(
-        2048, unit="tokens", reason="prompt and answer together; the model allows 8192", ge=64, le=8192
+        2048,
+        unit="tokens",
+        reason="prompt and answer together; the model allows 8192",
+        ge=64,
+        le=8192,
     )
     kv_blocks: int = setting(
         2048, unit="blocks", reason="64 sequences of 512 tokens; 0.36 MiB a block", ge=4, le=65_536
@@ -33,12 +37,18 @@ class EngineSettings(ServingSettings, TelemetrySettings):
         64, unit="sequences", reason="highest active cap; throughput is flat beyond", ge=1, le=256
     )
     capacity_budget: int = setting(
-        512, unit="tokens", reason="highest step token budget, if a step of it takes ≤ step_limit_ms",
-        ge=64, le=2048,
+        512,
+        unit="tokens",
+        reason="highest step token budget, if a step of it takes ≤ step_limit_ms",
+        ge=64,
+        le=2048,
     )
     step_limit_ms: int = setting(
-        300, unit="ms", reason="settings land at step boundaries, and a kill must land within 1 s",
-        ge=20, le=5000,
+        300,
+        unit="ms",
+        reason="settings land at step boundaries, and a kill must land within 1 s",
+        ge=20,
+        le=5000,
     )
     boot_active_cap: int | None = setting(
         None, unit="sequences", reason="active cap at boot; unset = capacity", ge=1, le=256
@@ -50,7 +60,11 @@ class EngineSettings(ServingSettings, TelemetrySettings):
         512, unit="requests", reason="waiting requests; beyond it 429", ge=1, le=100_000
     )
     threads: int = setting(
-        1, unit="threads", reason="a second one fights with the other stages on two cores", ge=1, le=64
+        1,
+        unit="threads",
+        reason="a second one fights with the other stages on two cores",
+        ge=1,
+        le=64,
     )
     idle_boundary_ms: int = setting(
         50, unit="ms", reason="an idle engine looks for changed settings this often", ge=1, le=50

@@ -55,9 +55,7 @@ def _check_change(
         _check_fallback(change.fallback, spec, classes, f"{field}.fallback")
 
 
-def _check_fallback(
-    fallback: Fallback, spec: KnobSpec, classes: Sequence[str], field: str
-) -> None:
+def _check_fallback(fallback: Fallback, spec: KnobSpec, classes: Sequence[str], field: str) -> None:
     _check_choice(spec, fallback.value, fallback.law, classes, field)
     if fallback.policy_id is not None:
         _check_name(fallback.policy_id, f"{field}.policy_id")
@@ -74,7 +72,10 @@ def _check_choice(
         return
     if law.class_ is not None and law.class_ not in classes:
         raise Rejected(
-            f"no class {law.class_!r}", field=f"{field}.law.class", value=law.class_, allowed=classes
+            f"no class {law.class_!r}",
+            field=f"{field}.law.class",
+            value=law.class_,
+            allowed=classes,
         )
     laws.check(law, lambda found, at: spec.check(found, field=at), field=f"{field}.law")
 

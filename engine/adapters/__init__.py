@@ -1,0 +1,1 @@
+"""How others reach an engine. Free of torch."""

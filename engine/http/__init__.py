@@ -1,0 +1,1 @@
+"""The two listeners of an engine: the chat API and control."""

@@ -1,0 +1,1 @@
+"""What the engine tells: signals to ingest, traces, figures for scraping."""
