@@ -1,0 +1,67 @@
+"""Trips act at once, at any time; they never wait for a unit to close.
+
+A *hard* trip is a verdict (HARMED, with its cause). A *latency* trip is none: the baseline comes
+back for the rest of the unit, which still counts by assignment, and the third one ends the trial
+as INCONCLUSIVE. Arms are compared over equal time: judged alone, a busy hour with no change at all
+trips most "p99 above limit" rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from controller.trials import TrialPlan
+from signals.events import MICROS
+from signals.features.model import RequestRow
+
+MISS_RATIO: Final = 2.0
+MISS_EXCESS: Final = 30
+
+
+def hard_trip(plan: TrialPlan, *, errors: int, answered: int) -> str | None:
+    """Why the candidate's arm must end now, or None.
+
+    ``answered``: requests of the candidate's arm that ended in this trial, the ``errors`` among
+    them included.
+    """
+    if errors < plan.min_errors or errors <= plan.max_error_rate * answered:
+        return None
+    return (
+        f"error rate {errors / max(answered, errors):.1%} over the limit of "
+        f"{plan.max_error_rate:.1%} ({errors} errors in {answered} answers)"
+    )
+
+
+def latency_trip(
+    *, baseline_misses_s: Sequence[float], candidate_misses_s: Sequence[float], ran_s: float
+) -> str | None:
+    """Why the candidate should rest for the unit's remainder, or None.
+
+    Misses are given in seconds since their own block began (``misses_s``); ``ran_s`` is how long
+    *both* arms have run, so the shorter of the two. Misses later than that are not compared.
+    """
+    baseline = sum(at <= ran_s for at in baseline_misses_s)
+    candidate = sum(at <= ran_s for at in candidate_misses_s)
+    if candidate <= MISS_RATIO * baseline or candidate - baseline < MISS_EXCESS:
+        return None
+    return (
+        f"{candidate} misses on the candidate against {baseline} on the baseline "
+        f"in the first {ran_s:.0f} s of their blocks"
+    )
+
+
+def misses_s(requests: Sequence[RequestRow], *, block: int, began_us: int) -> list[float]:
+    """When each known miss of one block became one, in seconds since the block began, sorted.
+
+    A request misses when it ends not good, or when its deadline passes, whichever is first. The
+    request counts where it arrived, whenever it ended.
+    """
+    moments = [
+        min(at for at in (row.finished_us, row.deadline_us) if at is not None)
+        for row in requests
+        if row.block == block
+        and row.good is False
+        and (row.finished_us is not None or row.deadline_us is not None)
+    ]
+    return sorted((at - began_us) / MICROS for at in moments)

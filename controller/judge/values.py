@@ -1,0 +1,182 @@
+"""What one block showed, from request rows and seconds; and a unit's differences.
+
+::
+
+    began        began+w                      began+block−H    began+block
+      │  washout   │   counted arrivals            │   H, to finish   │
+      └────────────┴───────────────────────────────┴──────────────────┘
+                   └── token rates: seconds ending in (began+w, began+block] ──┘
+
+``attainment:<intent>``    good / arrived
+``neg_log_ttft:<intent>``  mean of −ln(TTFT in seconds); unfinished counts as 60 s
+``tokens_per_s:<intent>``  output tokens over time; of the maximised intent only while it had
+                           backlog (somebody waiting at the second's end)
+``U``                      ½·min(1, rate/reference)
+                           + ½·mean over intents of min(1, attainment/target)
+``U:…``                    the parts of U, already weighted: they sum to U
+
+A request belongs to the block it *arrived* in, and counts as it stood at that block's end: nothing
+is dropped because it was slow, failed or spanned, and reading later gives the same figures.
+Cancelled by the client counts too, as not good unless it had already met everything: whether a
+client leaves depends on how long it waited, so leaving such requests out would flatter a slow arm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from controller.trials import PRIMARY, Block, BlockValues, IntentPlan, TrialPlan
+from signals.events import MICROS
+from signals.features.model import RequestRow, SecondRow
+
+UNFINISHED_TTFT_US: Final = 60 * MICROS
+SHORTEST_TTFT_US: Final = 100
+"""A clock's grain, so that a logarithm exists."""
+
+PART: Final = f"{PRIMARY}:"
+
+
+class _Span(Struct, frozen=True):
+    """A share of a block's counted window: 0 to 1, or one of its halves. Times in µs."""
+
+    began_us: int
+    washout_us: int
+    block_us: int
+    start: float = 0.0
+    stop: float = 1.0
+
+    @property
+    def end_us(self) -> int:
+        """The block's planned end: how a request stood then is what counts."""
+        return self.began_us + self.block_us
+
+    def part(self, start: float, stop: float) -> _Span:
+        """The same block, counted from ``start`` to ``stop``."""
+        return _Span(self.began_us, self.washout_us, self.block_us, start, stop)
+
+    def holds(self, at_us: int, tail_s: float) -> bool:
+        """Whether ``at_us`` is in this share of (began + w, began + block − tail]."""
+        low = self.began_us + self.washout_us
+        length = self.block_us - self.washout_us - round(tail_s * MICROS)
+        first, last = low + round(self.start * length), low + round(self.stop * length)
+        return first < at_us <= last
+
+
+def block_values(
+    plan: TrialPlan, block: Block, requests: Sequence[RequestRow], seconds: Sequence[SecondRow]
+) -> BlockValues | str:
+    """The block's values, or in words why it has none (never for a reason in the outcome).
+
+    ``plan`` is the plan in force for this block (``carry_over.plan_in_force``). Rows of other
+    trials and blocks are ignored. Call it once the rows up to the block's end are complete.
+    """
+    if block.void is not None:
+        return block.void
+    if block.began_us is None:
+        return "the block's settings were never read back"
+    span = _Span(block.began_us, round(plan.washout_s * MICROS), round(plan.block_s * MICROS))
+    rows = [row for row in requests if row.trial == plan.id and row.block == block.index]
+    ticks = [row for row in seconds if row.trial == plan.id and row.block == block.index]
+    counted = [row for intent in plan.intents for row in _counted(rows, intent, span)]
+    if len(counted) < plan.min_requests:
+        return f"{len(counted)} counted arrivals, fewer than the {plan.min_requests} planned"
+    return BlockValues(
+        values=_values(plan, rows, ticks, span),
+        requests=len(counted),
+        errors=sum(row.status == "error" for row in counted),
+        halves=(
+            _values(plan, rows, ticks, span.part(0.0, 0.5)),
+            _values(plan, rows, ticks, span.part(0.5, 1.0)),
+        ),
+    )
+
+
+def unit_differences(
+    baseline: Mapping[str, float], candidate: Mapping[str, float]
+) -> dict[str, float]:
+    """d = candidate − baseline of every metric that both blocks have.
+
+    A part of U that either block lacks contributes no difference: the weights stay as frozen. U
+    itself has no difference only when no part has.
+    """
+    shared = sorted(baseline.keys() & candidate.keys() - {PRIMARY})
+    d = {metric: candidate[metric] - baseline[metric] for metric in shared}
+    parts = [d[metric] for metric in shared if metric.startswith(PART)]
+    return d | ({PRIMARY: math.fsum(parts)} if parts else {})
+
+
+def _values(
+    plan: TrialPlan, rows: Sequence[RequestRow], ticks: Sequence[SecondRow], span: _Span
+) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for intent in plan.intents:
+        counted = _counted(rows, intent, span)
+        if counted:
+            values[f"attainment:{intent.name}"] = _attainment(counted, span)
+            values[f"neg_log_ttft:{intent.name}"] = _neg_log_ttft(counted, span)
+        rate = _rate(ticks, intent.name, span, backlog_only=intent.name == plan.maximize)
+        if rate is not None:
+            values[f"tokens_per_s:{intent.name}"] = rate
+    parts = _parts(plan, values)
+    whole = {PRIMARY: math.fsum(parts.values())} if len(parts) == len(plan.intents) + 1 else {}
+    return values | parts | whole
+
+
+def _parts(plan: TrialPlan, values: Mapping[str, float]) -> dict[str, float]:
+    parts = {}
+    rate = values.get(f"tokens_per_s:{plan.maximize}")
+    if rate is not None and plan.reference_tokens_per_s > 0:
+        share = min(1.0, rate / plan.reference_tokens_per_s)
+        parts[f"{PART}tokens_per_s:{plan.maximize}"] = 0.5 * share
+    for intent in plan.intents:
+        attainment = values.get(f"attainment:{intent.name}")
+        if attainment is not None:
+            share = min(1.0, attainment / intent.target_attainment)
+            parts[f"{PART}attainment:{intent.name}"] = 0.5 * share / len(plan.intents)
+    return parts
+
+
+def _counted(rows: Sequence[RequestRow], intent: IntentPlan, span: _Span) -> list[RequestRow]:
+    return [
+        row
+        for row in rows
+        if row.intent == intent.name and span.holds(row.arrival_us, intent.deadline_s)
+    ]
+
+
+def _finished(row: RequestRow, span: _Span) -> bool:
+    return row.finished_us is not None and row.finished_us <= span.end_us
+
+
+def _attainment(counted: Sequence[RequestRow], span: _Span) -> float:
+    good = sum(row.good is True and _finished(row, span) for row in counted)
+    return good / len(counted)
+
+
+def _neg_log_ttft(counted: Sequence[RequestRow], span: _Span) -> float:
+    return -math.fsum(math.log(_ttft_us(row, span) / MICROS) for row in counted) / len(counted)
+
+
+def _ttft_us(row: RequestRow, span: _Span) -> int:
+    if row.ttft_us is None or not _finished(row, span):
+        return UNFINISHED_TTFT_US
+    return min(max(row.ttft_us, SHORTEST_TTFT_US), UNFINISHED_TTFT_US)
+
+
+def _rate(
+    ticks: Sequence[SecondRow], intent: str, span: _Span, *, backlog_only: bool
+) -> float | None:
+    """Tokens per second of engine time over the seconds that count; None without any."""
+    seen = [
+        tick
+        for tick in ticks
+        if span.holds(tick.to_us, 0.0) and (not backlog_only or tick.waiting.get(intent, 0) > 0)
+    ]
+    length_us = sum(tick.to_us - tick.from_us for tick in seen)
+    if length_us <= 0:
+        return None
+    return sum(tick.output_tokens.get(intent, 0) for tick in seen) * MICROS / length_us

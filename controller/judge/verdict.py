@@ -1,0 +1,109 @@
+"""The ruling: IMPROVED, HARMED, INCONCLUSIVE, NO_DATA, or go on; looked at when a unit closes.
+
+=============  ====================================================================================
+HARMED         E(−d) ≥ (G+1)/α for the primary metric or any of the G guard metrics
+INCONCLUSIVE   three latency trips
+IMPROVED       E(d) ≥ 1/α and the pessimistic mean of d > 0, and for every guard
+               E(d + margin) ≥ 1/guard_α and the pessimistic mean of d + margin > 0
+NO_DATA        ``min_units`` closed and not one with data; neither good nor bad
+INCONCLUSIVE   ``max_units`` closed without another verdict
+=============  ====================================================================================
+
+Checked in that order; HARMED and IMPROVED by evidence from ``min_units`` counted units on.
+``max_units`` counts void units too, so that a trial ends. HARMED needs no mean condition: a
+consistent loss is enough to go back. Hard trips are ruled by ``hard_ruling``, apart from evidence.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import structs
+
+from controller.judge.carry_over import counted_units
+from controller.judge.effects import effects
+from controller.judge.eprocess import e_value, guard_e_value, pessimistic_mean
+from controller.judge.words import guard_test, words
+from controller.trials import GuardPlan, Ruling, Trial, Unit
+from policies.policy import Verdict
+
+LATENCY_TRIPS: Final = 3
+
+
+def rule_on(trial: Trial) -> Ruling:
+    """Where the trial stands after its closed units. Pure; the same trial, the same ruling."""
+    plan = trial.plan
+    units = counted_units(trial)
+    closed = sum(unit.judged or unit.void is not None for unit in trial.units)
+    e = e_values(trial)
+    found: tuple[Verdict | None, str | None] = (None, None)
+    enough = len(units) >= plan.min_units
+    if enough and (metric := _harmed(trial, e)):
+        found = ("HARMED", f"evidence:{metric}")
+    elif trial.trips >= LATENCY_TRIPS:
+        found = ("INCONCLUSIVE", "latency_trips")
+    elif enough and _improved(trial, e, units):
+        found = ("IMPROVED", f"evidence:{plan.primary}")
+    elif not units and closed >= plan.min_units:
+        found = ("NO_DATA", "no_data")
+    elif closed >= plan.max_units:
+        found = ("INCONCLUSIVE", "max_units")
+    verdict, cause = found
+    effect = effects(trial).get(plan.primary)
+    bare = Ruling(verdict=verdict, cause=cause, words="", units=len(units), e=e, effect=effect)
+    return structs.replace(bare, words=words(trial, bare, closed))
+
+
+def hard_ruling(trial: Trial, cause: str) -> Ruling:
+    """HARMED at once with a hard trip's cause; the evidence so far is kept beside it."""
+    units = len(counted_units(trial))
+    return Ruling(
+        verdict="HARMED",
+        cause=cause,
+        words=f"HARMED by a trip, not by the e-process: {cause}; {units} units counted before",
+        units=units,
+        e=e_values(trial),
+        effect=effects(trial).get(trial.plan.primary),
+    )
+
+
+def e_values(trial: Trial) -> dict[str, float]:
+    """Every test's e-value by its name: ``U>0``, ``U<0``; for a guard ``m>-margin`` and ``m<0``."""
+    plan, units = trial.plan, counted_units(trial)
+    ds = _ds(units, plan.primary)
+    e = {
+        f"{plan.primary}>0": e_value(ds, scale=plan.scale),
+        f"{plan.primary}<0": e_value([-d for d in ds], scale=plan.scale),
+    }
+    for guard in plan.guards:
+        ds = _ds(units, guard.metric)
+        e[guard_test(guard)] = guard_e_value(ds, margin=guard.margin)
+        e[f"{guard.metric}<0"] = e_value([-d for d in ds], scale=guard.scale)
+    return e
+
+
+def _ds(units: list[Unit], metric: str) -> list[float]:
+    return [unit.d[metric] for unit in units if metric in unit.d]
+
+
+def _harmed(trial: Trial, e: dict[str, float]) -> str | None:
+    """The first metric that is worse beyond α/(G+1), primary first."""
+    plan = trial.plan
+    limit = (len(plan.guards) + 1) / plan.alpha
+    metrics = (plan.primary, *(guard.metric for guard in plan.guards))
+    return next((metric for metric in metrics if e[f"{metric}<0"] >= limit), None)
+
+
+def _improved(trial: Trial, e: dict[str, float], units: list[Unit]) -> bool:
+    plan = trial.plan
+    if e[f"{plan.primary}>0"] < 1 / plan.alpha:
+        return False
+    if pessimistic_mean(_ds(units, plan.primary)) <= 0:
+        return False
+    return all(_guard_passes(trial, guard, e, units) for guard in plan.guards)
+
+
+def _guard_passes(trial: Trial, guard: GuardPlan, e: dict[str, float], units: list[Unit]) -> bool:
+    if e[guard_test(guard)] < 1 / trial.plan.guard_alpha:
+        return False
+    return pessimistic_mean([d + guard.margin for d in _ds(units, guard.metric)]) > 0

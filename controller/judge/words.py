@@ -1,0 +1,48 @@
+"""A ruling in one line that an operator understands: what was found, how much, on what evidence."""
+
+from __future__ import annotations
+
+from controller.trials import GuardPlan, Ruling, Trial
+
+
+def guard_test(guard: GuardPlan) -> str:
+    """The name of a guard's test in ``Ruling.e``: ``attainment:live>-0.02``."""
+    return f"{guard.metric}>-{guard.margin:g}"
+
+
+def words(trial: Trial, ruling: Ruling, closed: int) -> str:
+    """One line for the operator: what was found, by how much, on what evidence."""
+    plan, e = trial.plan, ruling.e
+    up, down = e[f"{plan.primary}>0"], e[f"{plan.primary}<0"]
+    effect = _effect_words(ruling)
+    if ruling.verdict == "IMPROVED":
+        guards = ", ".join(
+            f"{guard.metric} not worse by {guard.margin:g} (E {e[guard_test(guard)]:.3g} ≥ "
+            f"{1 / plan.guard_alpha:.3g})"
+            for guard in plan.guards
+        )
+        return f"IMPROVED: {effect}; E {up:.3g} ≥ {1 / plan.alpha:.3g}. Guards: {guards or 'none'}"
+    if ruling.verdict == "HARMED":
+        metric = str(ruling.cause).partition(":")[2]
+        limit = (len(plan.guards) + 1) / plan.alpha
+        return f"HARMED: {metric} is worse, E {e[f'{metric}<0']:.3g} ≥ {limit:.3g}; {effect}"
+    if ruling.verdict == "NO_DATA":
+        return f"NO_DATA: {closed} units closed and none had data to count; this is not a failure"
+    if ruling.cause == "latency_trips":
+        return f"INCONCLUSIVE: {trial.trips} latency trips, the baseline stays; {effect}"
+    if ruling.verdict == "INCONCLUSIVE":
+        return f"INCONCLUSIVE: {closed} units closed, the limit; the baseline stays; {effect}"
+    return (
+        f"going on: {effect}; E better {up:.3g}, worse {down:.3g} of {1 / plan.alpha:.3g} needed, "
+        f"at least {plan.min_units} units"
+    )
+
+
+def _effect_words(ruling: Ruling) -> str:
+    if ruling.effect is None:
+        return f"{ruling.units} of the units have data, too few for an interval"
+    found = ruling.effect
+    return (
+        f"{found.metric} {found.estimate:+.4g} (95 % interval {found.low:+.4g} to "
+        f"{found.high:+.4g}, {ruling.units} units)"
+    )
