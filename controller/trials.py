@@ -94,19 +94,29 @@ class Block(Struct, frozen=True, kw_only=True):
 
 
 class BlockValues(Struct, frozen=True, kw_only=True):
-    """What a block showed: metric -> value; a metric without data is absent."""
+    """What a block showed: metric -> value; a metric without data is absent.
+
+    ``requests`` arrivals were counted, ``errors`` of them ended in one. ``halves``: the same
+    metrics over the first and the second half of the counted window, for the carry-over check.
+    """
 
     values: dict[str, float]
     requests: int
     errors: int
+    halves: tuple[dict[str, float], dict[str, float]] = ({}, {})
 
 
 class Unit(Struct, frozen=True, kw_only=True):
-    """Two blocks and, once both are closed, d = candidate − baseline for each metric."""
+    """Two blocks and, once both are closed, d = candidate − baseline for each metric.
+
+    ``judged``: both blocks are closed and ``d`` is final; ``void``: why it can't be counted.
+    ``halves``: d over the first and the second half of the counted windows.
+    """
 
     index: int
     blocks: tuple[Block, ...]
     d: dict[str, float] = {}
+    halves: tuple[dict[str, float], dict[str, float]] = ({}, {})
     values: dict[str, dict[str, float]] = {}
     tripped: bool = False
     judged: bool = False
