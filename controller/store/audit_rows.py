@@ -1,0 +1,79 @@
+"""The audit's rows. The index comes from the head row, which a transaction locks at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from sqlalchemy import insert, select, update
+
+from controller.store.rows import Rows, bounded
+from controller.store.tables import audit_entries, audit_head
+from policies.audit import Entry, canonical, leaf_hash
+from signals.errors import Broken
+
+
+class AuditRows(Rows):
+    """Append and read; nothing else, and the database's triggers refuse anything else."""
+
+    def append_audit(
+        self,
+        *,
+        at_us: int,
+        actor: str,
+        action: str,
+        subject: str,
+        target: str,
+        details: dict[str, Any],
+    ) -> Entry:
+        """The next entry; its time is the head's where the clock has gone back."""
+        connection = self._for_writing()
+        head = connection.execute(
+            select(audit_head.c.size, audit_head.c.at_us).with_for_update()
+        ).one_or_none()
+        if head is None:
+            raise Broken("the audit's head row is gone")
+        at_us = max(at_us, head.at_us)
+        made = Entry(
+            index=head.size,
+            at_us=at_us,
+            actor=actor,
+            action=action,
+            subject=subject,
+            target=target,
+            details=details,
+        )
+        stored = canonical(made)
+        connection.execute(
+            insert(audit_entries).values(
+                leaf_index=made.index,
+                at_us=at_us,
+                actor=actor,
+                action=action,
+                subject=subject,
+                target=target,
+                stored=stored,
+                leaf_hash=leaf_hash(stored),
+            )
+        )
+        connection.execute(update(audit_head).values(size=made.index + 1, at_us=at_us))
+        return msgspec.json.decode(stored, type=Entry)
+
+    def audit(
+        self,
+        *,
+        after: int = -1,
+        limit: int = 1000,
+        target: str | None = None,
+        subject: str | None = None,
+    ) -> list[Entry]:
+        """Entries above ``after``, in order, decoded from the bytes that were hashed."""
+        rows = audit_entries.c
+        query = select(rows.stored).where(rows.leaf_index > after)
+        if target is not None:
+            query = query.where(rows.target == target)
+        if subject is not None:
+            query = query.where(rows.subject == subject)
+        query = query.order_by(rows.leaf_index).limit(bounded(limit))
+        found = self._connection.execute(query).scalars()
+        return [msgspec.json.decode(stored, type=Entry) for stored in found]

@@ -1,0 +1,164 @@
+"""Policies and their moves: each move is checked, compared, set and audited in one go."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from controller.store.audit_rows import AuditRows
+from controller.store.rows import bounded, decoded, encoded
+from controller.store.tables import policies
+from policies.lifecycle import State, check_move
+from policies.policy import Policy
+from signals.errors import Broken, Conflict, NotFound
+
+IDENTITY: Final = frozenset(
+    {"id", "target", "knob", "state", "rev", "created_us", "updated_us", "proposed_by"}
+)
+"""Fields that ``changes`` may not name: they never change, or only the move itself sets them."""
+ENTRY_KEYS: Final = frozenset({"before", "after", "rev", "content", "changes", "policy"})
+"""Members of an audit entry's details that the store writes; a caller's own may not hide them."""
+
+
+class PolicyRows(AuditRows):
+    """The ``policies`` table."""
+
+    def policy(self, policy_id: str) -> Policy:
+        """Raises ``NotFound``."""
+        query = select(policies.c.body).where(policies.c.id == policy_id)
+        body = self._connection.execute(query).scalar_one_or_none()
+        if body is None:
+            raise NotFound(f"no policy {policy_id}", field="policy_id", value=policy_id)
+        return decoded(body, Policy)
+
+    def policies(
+        self,
+        *,
+        target: str | None = None,
+        states: Sequence[State] | None = None,
+        limit: int = 200,
+        before: str | None = None,
+    ) -> list[Policy]:
+        """Newest first; ``before`` is the last id of the page before."""
+        query = select(policies.c.body)
+        if target is not None:
+            query = query.where(policies.c.target == target)
+        if states is not None:
+            query = query.where(policies.c.state.in_(states))
+        if before is not None:
+            query = query.where(policies.c.id < before)
+        query = query.order_by(policies.c.id.desc()).limit(bounded(limit))
+        return [decoded(body, Policy) for body in self._connection.execute(query).scalars()]
+
+    def add_policy(self, policy: Policy) -> Policy:
+        """Insert a new proposal. Raises ``Conflict`` where its id is taken, or it is not new."""
+        if policy.state != "proposed" or policy.rev != 0:
+            raise Conflict(
+                f"a new policy is proposed, at rev 0; {policy.id} is {policy.state}",
+                field="state",
+                value=policy.state,
+                allowed="proposed",
+            )
+        row = _row(policy)
+        try:
+            self._for_writing().execute(insert(policies).values(row))
+        except IntegrityError as error:
+            raise Conflict(
+                f"policy {policy.id} exists already", field="id", value=policy.id
+            ) from error
+        self.append_audit(
+            at_us=policy.created_us,
+            actor=policy.proposed_by,
+            action="policy.proposed",
+            subject=policy.id,
+            target=policy.target,
+            details={
+                "rev": 0,
+                "content": content(row["body"]),
+                "policy": msgspec.to_builtins(policy),
+            },
+        )
+        return policy
+
+    def move(
+        self,
+        policy: Policy,
+        after: State,
+        *,
+        actor: str,
+        at_us: int,
+        details: dict[str, Any] | None = None,
+        **changes: Any,
+    ) -> Policy:
+        """Raises ``Conflict`` for an illegal move or a lost race; then nothing has changed."""
+        connection = self._for_writing()
+        _check_names(details or {}, changes)
+        stored = self.policy(policy.id)
+        if stored.rev != policy.rev:
+            raise _lost(stored, policy)
+        if stored != policy:
+            raise Broken(f"policy {policy.id} was altered outside a move; pass it as changes")
+        check_move(stored.id, stored.state, after)
+        rev = stored.rev + 1
+        moved = msgspec.structs.replace(stored, state=after, rev=rev, updated_us=at_us, **changes)
+        row = _row(moved)
+        same = (policies.c.id == stored.id, policies.c.rev == stored.rev)
+        if connection.execute(update(policies).where(*same).values(row)).rowcount != 1:
+            raise _lost(stored, policy)
+        self.append_audit(
+            at_us=at_us,
+            actor=actor,
+            action=f"policy.{after}",
+            subject=moved.id,
+            target=moved.target,
+            details={
+                **(details or {}),
+                "before": stored.state,
+                "after": after,
+                "rev": rev,
+                "content": content(row["body"]),
+                "changes": msgspec.to_builtins(changes),
+            },
+        )
+        return moved
+
+
+def content(body: str) -> str:
+    """SHA-256, in hex, of a record exactly as it is stored; the audit holds it for every move."""
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+def _row(policy: Policy) -> dict[str, Any]:
+    return {
+        "id": policy.id,
+        "target": policy.target,
+        "knob": policy.knob,
+        "state": policy.state,
+        "rev": policy.rev,
+        "updated_us": policy.updated_us,
+        "body": encoded(policy),
+    }
+
+
+def _check_names(details: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Raise ``Broken`` for names that only the store may write, or that a policy has not."""
+    unknown = set(changes) - (set(Policy.__struct_fields__) - IDENTITY)
+    if unknown:
+        raise Broken(f"a move can't change {', '.join(sorted(unknown))}")
+    hiding = ENTRY_KEYS & set(details)
+    if hiding:
+        raise Broken(f"a move writes {', '.join(sorted(hiding))} itself; name the detail otherwise")
+
+
+def _lost(now: Policy, seen: Policy) -> Conflict:
+    return Conflict(
+        f"policy {now.id} has moved on: it is {now.state} at rev {now.rev}, not rev {seen.rev}",
+        field="rev",
+        value=seen.rev,
+        allowed=now.rev,
+    )

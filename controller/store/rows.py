@@ -1,0 +1,69 @@
+"""What the nouns of the store share: one connection, whether it may write, records as JSON."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import Connection, Table, insert, update
+
+from signals.errors import Broken, Rejected
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+MAX_ROWS = 10_000
+"""The longest list that one call answers; longer ones are read in pages."""
+
+
+class Rows:
+    """One transaction's hands. Every noun's class below builds on it."""
+
+    def __init__(self, connection: Connection, *, writing: bool) -> None:
+        self._connection = connection
+        self._writing = writing
+
+    def _for_writing(self) -> Connection:
+        """The connection, or ``Broken`` in a transaction that was opened to read."""
+        if not self._writing:
+            raise Broken("this transaction only reads; open it with write()")
+        return self._connection
+
+    def _replace(self, table: Table, values: dict[str, Any]) -> None:
+        """Update the row with the same primary key, or insert it."""
+        connection = self._for_writing()
+        where = [column == values[column.name] for column in table.primary_key.columns]
+        if connection.execute(update(table).where(*where).values(values)).rowcount == 0:
+            connection.execute(insert(table).values(values))
+
+
+def bounded(limit: int) -> int:
+    """``limit``, if it is one. Raises ``Rejected`` naming the range."""
+    if not 1 <= limit <= MAX_ROWS:
+        raise Rejected(
+            f"limit = {limit} is out of range",
+            field="limit",
+            value=limit,
+            allowed=f"1..{MAX_ROWS} rows",
+        )
+    return limit
+
+
+def encoded(record: msgspec.Struct) -> str:
+    """The record's JSON, proved to read back as the same record.
+
+    JSON has no infinity and no NaN, and types are not checked when a record is built: a record that
+    would come back changed, or not at all, raises ``Broken`` here rather than in a later reader.
+    """
+    body = msgspec.json.encode(record)
+    try:
+        same = msgspec.json.decode(body, type=type(record)) == record
+    except msgspec.ValidationError as error:
+        raise Broken(f"a {type(record).__name__} can't be stored: {error}") from error
+    if not same:
+        raise Broken(f"a {type(record).__name__} would not read back as it was stored: {record!r}")
+    return body.decode()
+
+
+def decoded(body: str, kind: type[Record]) -> Record:
+    """The record of a body that ``encoded`` made."""
+    return msgspec.json.decode(body, type=kind)

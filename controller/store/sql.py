@@ -1,0 +1,87 @@
+"""The store on a SQL database: SQLite here, one writer, readers in any thread or process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from controller.store.connecting import file_of, reading_engine, translated, writing_engine
+from controller.store.control_rows import ControlRows
+from controller.store.key_rows import KeyRows
+from controller.store.migrate import upgrade
+from controller.store.policy_rows import PolicyRows
+from controller.store.settings import StoreSettings
+from controller.store.trial_rows import TrialRows
+from signals.errors import Broken, Unavailable
+
+
+class SqlTx(PolicyRows, TrialRows, KeyRows, ControlRows):
+    """One transaction; each noun's methods are in its own file."""
+
+
+class SqlReader:
+    """Snapshots of a store that some process writes. Opens nothing until the first read."""
+
+    def __init__(self, path: Path, settings: StoreSettings | None = None) -> None:
+        self._reading = reading_engine(path, settings or StoreSettings())
+
+    @contextmanager
+    def read(self) -> Iterator[SqlTx]:
+        """A snapshot, as of its first query. Raises ``Unavailable``."""
+        with translated(), self._reading.begin() as connection:
+            yield SqlTx(connection, writing=False)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._reading.dispose()
+
+
+class SqlStore(SqlReader):
+    """The store, for the one process that writes it. ``open_store`` builds one."""
+
+    def __init__(self, path: Path, settings: StoreSettings | None = None) -> None:
+        settings = settings or StoreSettings()
+        super().__init__(path, settings)
+        self._writing: Engine = writing_engine(path, settings)
+        self._wait_s = settings.busy_timeout_ms / 1000
+        self._lock = threading.Lock()
+        self._holder: int | None = None
+
+    @contextmanager
+    def write(self) -> Iterator[SqlTx]:
+        """One at a time. Raises ``Unavailable`` if the lock does not come within the busy timeout.
+
+        Compute first, then open it: everybody who writes waits for it.
+        """
+        with self._alone(), translated(), self._writing.begin() as connection:
+            yield SqlTx(connection, writing=True)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._writing.dispose()
+        super().close()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._holder == threading.get_ident():
+            raise Broken("a write transaction was opened inside another")
+        if not self._lock.acquire(timeout=self._wait_s):
+            raise Unavailable("another writer of this process holds the store")
+        self._holder = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._holder = None
+            self._lock.release()
+
+
+def open_store(url: str, settings: StoreSettings | None = None) -> SqlStore:
+    """Bring the database at ``sqlite:///PATH`` to the newest schema and open it for writing."""
+    path = file_of(url)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    upgrade(url, settings)
+    return SqlStore(path, settings)

@@ -1,0 +1,145 @@
+"""The tables of ``store.db``: key columns to find and guard a record by, and its body as JSON.
+
+``migrations/`` builds them; a test holds the two equal. The append-only triggers of the audit
+are in the migrations alone, because metadata has no words for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+ID = String(64)
+NAME = String(256)
+COUNTER = BigInteger().with_variant(Integer, "sqlite")
+"""A 64-bit key: SQLite makes a column the row's own number only if it is called INTEGER."""
+
+
+def _policy_key(*, nullable: bool) -> Column[Any]:
+    """Checked at commit, so the order of writes within one transaction does not matter."""
+    key = ForeignKey("policies.id", deferrable=True, initially="DEFERRED")
+    return Column("policy_id", ID, key, nullable=nullable)
+
+
+policies = Table(
+    "policies",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("target", NAME, nullable=False),
+    Column("knob", NAME, nullable=False),
+    Column("state", String(32), nullable=False),
+    Column("rev", Integer, nullable=False),
+    Column("updated_us", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+)
+Index(None, policies.c.target, policies.c.state, policies.c.id)
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("id", ID, primary_key=True),
+    _policy_key(nullable=False),
+    Column("target", NAME, nullable=False),
+    Column("state", String(32), nullable=False),
+    Column("rev", Integer, nullable=False),
+    Column("began_us", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+)
+Index(None, trials.c.target, trials.c.state, trials.c.began_us)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("seq", COUNTER, primary_key=True, autoincrement=True),
+    Column("id", ID, nullable=False, unique=True),
+    Column("target", NAME, nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+    _policy_key(nullable=True),
+    Column("body", Text, nullable=False),
+)
+Index(None, decisions.c.target, decisions.c.seq)
+
+controls = Table(
+    "controls",
+    metadata,
+    Column("target", NAME, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+modes = Table(
+    "modes",
+    metadata,
+    Column("target", NAME, primary_key=True),
+    Column("knob", NAME, primary_key=True),
+    Column("mode", String(16), nullable=False),
+)
+
+foreign_changes = Table(
+    "foreign_changes",
+    metadata,
+    Column("target", NAME, primary_key=True),
+    Column("knob", NAME, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+notes = Table(
+    "notes",
+    metadata,
+    Column("key", NAME, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+keys = Table(
+    "keys",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("token_sha256", LargeBinary(32), nullable=False, unique=True),
+    Column("body", Text, nullable=False),
+)
+
+audit_entries = Table(
+    "audit_entries",
+    metadata,
+    Column("leaf_index", COUNTER, primary_key=True, autoincrement=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("actor", NAME, nullable=False),
+    Column("action", NAME, nullable=False),
+    Column("subject", NAME, nullable=False),
+    Column("target", NAME, nullable=False),
+    Column("stored", LargeBinary, nullable=False),
+    Column("leaf_hash", LargeBinary(32), nullable=False),
+)
+Index(None, audit_entries.c.subject, audit_entries.c.leaf_index)
+Index(None, audit_entries.c.target, audit_entries.c.leaf_index)
+
+audit_head = Table(
+    "audit_head",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("size", BigInteger, nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+    CheckConstraint("id = 1", name="single"),
+)

@@ -1,0 +1,1 @@
+"""Alembic revisions of ``store.db``. ``controller.store.migrate`` runs them."""
