@@ -20,7 +20,7 @@ TESTS = sources("tests")
 
 VAGUE_NAMES = {"common", "data", "handle", "handler", "helper", "helpers", "manager", "misc"}
 VAGUE_NAMES |= {"process", "stuff", "util", "utils"}
-LEFTOVERS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
+LEFTOVERS = re.compile(r"\b(T[O]DO|F[I]XME|X[X]X|H[A]CK)\b")
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(home|work|Users|root|mnt|scratch)/\w")
 ENTRIES = {"controller.cli.main", "migrations.env"}
 """Run by name, imported by nobody."""

@@ -1,0 +1,54 @@
+"""Draws the generated pages of the documentation from the code: ``python -m docs.build``.
+
+==============  =================================================================
+settings.md     every setting with default, unit, range and reason
+cli.md          every command with its arguments and options
+modules.md      every module with the first sentence of its docstring
+policies.md     the diagram and the table between its two markers
+==============  =================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from controller import settings_page
+from docs import commands, lifecycle_diagram, module_map
+
+DOCS = Path(__file__).resolve().parent
+BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page as it should read now."""
+    return {
+        DOCS / "settings.md": settings_page.page(),
+        DOCS / "cli.md": commands.page(),
+        DOCS / "modules.md": module_map.page(),
+        DOCS / "policies.md": with_blocks(
+            (DOCS / "policies.md").read_text(encoding="utf-8"),
+            {"lifecycle": lifecycle_diagram.drawing()},
+        ),
+    }
+
+
+def with_blocks(text: str, blocks: dict[str, str]) -> str:
+    """The text with each marked block replaced.
+
+    >>> with_blocks("a\\n<!-- generated: x -->\\nold\\n<!-- end -->\\n", {"x": "new"}).split("\\n")
+    ['a', '<!-- generated: x -->', 'new', '<!-- end -->', '']
+    """
+    return BLOCK.sub(lambda found: f"{found[1]}{blocks[found[2]]}\n{found[3]}", text)
+
+
+def main() -> None:
+    """Write the pages that changed, and say which."""
+    for path, text in pages().items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path.relative_to(DOCS.parent)}")
+
+
+if __name__ == "__main__":
+    main()
