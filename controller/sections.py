@@ -199,7 +199,7 @@ class SupervisorSettings(Section):
         4000, unit="ms", reason="keeps a crashed stage's return under 10 s", ge=10, le=60_000
     )
     restarts_per_minute: int = setting(
-        6, unit="restarts", reason="a child that crashes oftener is given up, loudly", ge=1, le=60
+        6, unit="restarts", reason="a child that crashes oftener waits out the minute, loudly", ge=1, le=60
     )
     log_bytes: int = setting(
         10_485_760, unit="bytes", reason="one log file of one child", ge=65_536, le=1_073_741_824

@@ -1,0 +1,62 @@
+"""Where things lie inside the state directory. One writer per file (invariant 2)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+
+class Layout(Struct, frozen=True):
+    """Paths below ``root``. Only names; ``create`` is the one thing that touches the disk."""
+
+    root: Path
+
+    @property
+    def bus_db(self) -> Path:
+        """The feedback bus; written by ingest."""
+        return self.root / "bus.db"
+
+    @property
+    def features_db(self) -> Path:
+        """Joins and windows; written by the feature stage."""
+        return self.root / "features.db"
+
+    @property
+    def store_db(self) -> Path:
+        """Policies, trials, audit, keys; written by serve."""
+        return self.root / "store.db"
+
+    @property
+    def latch(self) -> Path:
+        """The kill and hold latch; read before every PATCH."""
+        return self.root / "latch.json"
+
+    @property
+    def keys(self) -> Path:
+        """Secrets, one file each, readable by their owner only."""
+        return self.root / "keys"
+
+    def key(self, name: str) -> Path:
+        """One secret's file, e.g. ``admin``, ``control``, ``engine``."""
+        return self.keys / f"{name}.key"
+
+    @property
+    def logs(self) -> Path:
+        """What child processes print."""
+        return self.root / "logs"
+
+    @property
+    def engine_run(self) -> Path:
+        """The engine's settings as handed to its process."""
+        return self.root / "engine.json"
+
+    @property
+    def trace_log(self) -> Path:
+        """The engine's spans as JSON lines."""
+        return self.root / "traces.jsonl"
+
+    def create(self) -> None:
+        """Make the folders, for their owner only. Idempotent."""
+        for folder in (self.root, self.keys, self.logs):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
