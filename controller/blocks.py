@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import msgspec
 
+from controller.judge.carry_over import plan_in_force
 from controller.trials import Block, Trial, Unit, arms
 from policies.runtime_config import RuntimeConfig, TrialStamp
+from signals.errors import Broken
 from signals.events import MICROS
-
-APPLY_WITHIN_S = 30.0
-"""A block that the engine has not applied by then voids its unit."""
-
 
 def begin(trial: Trial) -> Trial:
     """Open the first block of the next unit."""
@@ -60,6 +58,23 @@ def cut(trial: Trial, *, now_us: int, why: str, d: dict[str, float] | None = Non
     return _with_unit(trial, ended)
 
 
+def finish(trial: Trial, *, now_us: int) -> Trial:
+    """The trial, over; what was open is cut and counts for nothing."""
+    trial = cut(trial, now_us=now_us, why="trial over")
+    return msgspec.structs.replace(trial, state="done", ended_us=now_us)
+
+
+def pause(trial: Trial, *, now_us: int, why: str) -> Trial:
+    """Stop the clock; the open unit is void, a new one follows on ``resume``."""
+    trial = cut(trial, now_us=now_us, why=why)
+    return msgspec.structs.replace(trial, state="paused", paused_us=now_us)
+
+
+def resume(trial: Trial) -> Trial:
+    """Go on with a fresh unit."""
+    return begin(msgspec.structs.replace(trial, state="running", paused_us=None))
+
+
 def open_block(trial: Trial) -> Block | None:
     """The block that is not over yet, also of a paused trial."""
     if not trial.units or trial.units[-1].void is not None or trial.units[-1].judged:
@@ -81,9 +96,11 @@ def due(trial: Trial, *, closed_us: int) -> list[Unit]:
 
 
 def ends_us(trial: Trial, block: Block) -> int:
-    """When a begun block is over, in the engine's time."""
-    assert block.began_us is not None
-    return block.began_us + round(trial.plan.block_s * MICROS)
+    """When a block is over, in the engine's time; raises ``Broken`` before it has begun."""
+    if block.began_us is None:
+        raise Broken(f"block {block.index} of trial {trial.plan.id} has not begun")
+    length_s = plan_in_force(trial, block.index // 2).block_s
+    return block.began_us + round(length_s * MICROS)
 
 
 def stamp(trial: Trial, block: Block) -> TrialStamp:

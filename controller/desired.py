@@ -12,6 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from controller.judge.carry_over import plan_in_force
 from controller.store.port import Control, Foreign
 from controller.trials import Block, Trial
 from policies.policy import Policy
@@ -95,7 +96,8 @@ def _emergencies(policies: Iterable[Policy]) -> list[Layer]:
 
 def _candidate(trial: Trial, block: Block, now_us: int) -> Layer:
     began_us = now_us if block.began_us is None else block.began_us
-    length_us = round((trial.plan.block_s + EXPIRY_GRACE_S) * 1e6)
+    length_s = plan_in_force(trial, block.index // 2).block_s
+    length_us = round((length_s + EXPIRY_GRACE_S) * 1e6)
     return Layer(
         knob=trial.plan.knob,
         setting=trial.plan.candidate,

@@ -1,0 +1,150 @@
+"""The engines of a target, as the controller last saw them, and how a wish is brought to them.
+
+One replica a target in this version; the names leave room for more. Thread-safe: the loop and the
+operator's kill may act at the same time, and the engine's ``expected`` decides who was first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from controller.desired import Desired
+from controller.latch import Latch
+from controller.reconciler import differs, plan_patch
+from policies.actuator import Actuator
+from policies.runtime_config import RuntimeConfig
+from signals.errors import Broken, Conflict, Rejected, Unavailable
+
+TRIES = 3
+
+
+class Reached(Struct, frozen=True, kw_only=True):
+    """What became of a wish at one replica. ``ok``: read back as wished."""
+
+    replica: str
+    url: str
+    ok: bool
+    detail: str
+    took_ms: float
+
+
+class Replica:
+    """One engine: its actuator, and what it last showed."""
+
+    def __init__(
+        self, url: str, actuator: Actuator, *, ours: str, epoch: int, mono: Callable[[], float]
+    ) -> None:
+        self.url = url
+        self.seen: RuntimeConfig | None = None
+        self.problem: str | None = None
+        self._actuator = actuator
+        self._mono = mono
+        self._epoch = epoch
+        self._ids = (f"{ours}{epoch}.{n}" for n in itertools.count())
+        self._lock = threading.Lock()
+        self._read_at_s = float("-inf")
+
+    @property
+    def name(self) -> str:
+        """The replica's own name once seen, its address until then."""
+        return self.url if self.seen is None else self.seen.replica
+
+    def read(self, *, max_age_s: float = 0.0) -> RuntimeConfig | None:
+        """Read back, unless a look this young is at hand. None: not reachable now."""
+        with self._lock:
+            if self._mono() - self._read_at_s > max_age_s:
+                self._read()
+            return self.seen if self.problem is None else None
+
+    def bring(self, wish: Desired, *, now_us: int, unless: Callable[[], bool]) -> Reached:
+        """PATCH until the engine shows the wish, at most ``TRIES`` times.
+
+        ``unless`` is asked right before each PATCH: the latch may have been set meanwhile.
+        """
+        began_s = self._mono()
+        with self._lock:
+            detail = self._bring(wish, now_us, unless)
+        took_ms = (self._mono() - began_s) * 1000
+        ok = detail == "as wished"
+        return Reached(
+            replica=self.name, url=self.url, ok=ok, detail=detail, took_ms=round(took_ms, 1)
+        )
+
+    def _bring(self, wish: Desired, now_us: int, unless: Callable[[], bool]) -> str:
+        detail = "as wished"
+        for _ in range(TRIES):
+            if self.seen is None or self.problem is not None:
+                self._read()
+            if self.seen is None or self.problem is not None:
+                return f"unreachable: {self.problem}"
+            if not differs(wish, self.seen):
+                return "as wished"
+            if unless():
+                return "latched"
+            detail = self._patch(wish, self.seen, now_us)
+        if self.seen is not None and self.problem is None and not differs(wish, self.seen):
+            return "as wished"
+        return detail
+
+    def _patch(self, wish: Desired, seen: RuntimeConfig, now_us: int) -> str:
+        patch = plan_patch(
+            wish, seen, epoch=self._epoch, change_id=next(self._ids), now_us=now_us
+        )
+        if patch is None:
+            return "as wished"
+        try:
+            self._note(self._actuator.patch(patch))
+        except Conflict as error:
+            if error.field == "epoch":
+                raise Broken(f"fenced: another controller has this engine ({error.detail})") from error
+            self._read()
+            return f"conflict: {error.detail}"
+        except Rejected as error:
+            return f"refused: {error.detail}"
+        except Unavailable as error:
+            self._read()
+            return f"no answer: {error.detail}"
+        return "patched"
+
+    def _read(self) -> None:
+        try:
+            self._note(self._actuator.read())
+        except (Unavailable, Rejected) as error:
+            self.problem = error.detail
+
+    def _note(self, seen: RuntimeConfig) -> None:
+        self.seen, self.problem, self._read_at_s = seen, None, self._mono()
+
+
+class Fleet:
+    """Replicas by target, and the latch that stands between a wish and each of them."""
+
+    def __init__(self, replicas: dict[str, list[Replica]], latch: Latch) -> None:
+        self._replicas = replicas
+        self.latch = latch
+
+    def of(self, target: str) -> list[Replica]:
+        """The target's replicas."""
+        return self._replicas[target]
+
+    def first(self, target: str) -> Replica:
+        """The replica that the loop reads."""
+        return self._replicas[target][0]
+
+    def bring(self, target: str, wish: Desired, *, now_us: int, latched: bool) -> list[Reached]:
+        """Bring the wish to every replica; the loop's own wishes (not ``latched``) yield to it."""
+
+        def stopped() -> bool:
+            return not latched and target in self.latch.read()
+
+        return [r.bring(wish, now_us=now_us, unless=stopped) for r in self.of(target)]
+
+
+def monotonic_s() -> float:
+    """The clock replicas are timed with outside tests."""
+    return time.monotonic()

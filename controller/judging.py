@@ -1,0 +1,149 @@
+"""The judge at work in one step: the trial's clock, units that closed, trips, the ruling."""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller import blocks
+from controller.judge.carry_over import carry_over, plan_in_force
+from controller.judge.trips import hard_trip, latency_trip
+from controller.judge.values import block_values, unit_differences
+from controller.judge.verdict import hard_ruling, rule_on
+from controller.reading import undo
+from controller.state import BlockCounts, BlockRows, Draft, Seen
+from controller.trials import BlockValues, Ruling, Trial, Unit
+from policies.policy import Policy
+from signals.events import MICROS
+
+DAY_US = 86_400_000_000
+UNITS_PER_ALLOWED = 2
+"""Voided units are replaced, but a trial opens at most this many times ``max_units`` units."""
+
+
+def judge(draft: Draft, seen: Seen) -> None:
+    """Move the trial on; its policy is kept or reverted the moment the protocol says so."""
+    trial = draft.trial
+    if trial is None or trial.state != "running":
+        return
+    trial = draft.trial = _close_units(draft, trial, seen)
+    policy = draft.policies[trial.plan.policy_id]
+    if policy.state != "on_trial":
+        return
+    tripped = _hard_trip(trial, seen)
+    if tripped is not None:
+        draft.note("trial.tripped", trial.plan.id, policy=policy.id, cause=tripped)
+        draft.trial = msgspec.structs.replace(trial, ruling=hard_ruling(trial, tripped))
+        undo(draft, policy, cause=f"HARMED: {tripped}", verdict="HARMED")
+        return
+    trial = draft.trial = _latency_trip(draft, trial, seen)
+    ruling = rule_on(trial)
+    draft.trial = trial = msgspec.structs.replace(trial, ruling=ruling)
+    if ruling.verdict is not None:
+        _conclude(draft, policy, ruling)
+    elif len(trial.units) > UNITS_PER_ALLOWED * trial.plan.max_units:
+        undo(draft, policy, cause="INCONCLUSIVE: too many void units", verdict="INCONCLUSIVE")
+    else:
+        draft.trial = blocks.advance(trial, now_us=draft.now_us)
+
+
+def _close_units(draft: Draft, trial: Trial, seen: Seen) -> Trial:
+    for unit in blocks.due(trial, closed_us=seen.closed_us):
+        if all(block.index in seen.due for block in unit.blocks):
+            judged = _value(trial, unit, seen)
+            trial = _check_carry_over(draft, blocks.with_unit(trial, judged))
+            draft.note(
+                "trial.unit",
+                trial.plan.id,
+                unit=unit.index,
+                arms=[block.arm for block in unit.blocks],
+                began_us=[block.began_us for block in unit.blocks],
+                d=judged.d,
+                void=judged.void,
+            )
+    return trial
+
+
+def _value(trial: Trial, unit: Unit, seen: Seen) -> Unit:
+    """The unit with its differences, or void with the reason."""
+    plan = plan_in_force(trial, unit.index)
+    found: dict[str, BlockValues] = {}
+    for block in unit.blocks:
+        rows: BlockRows = seen.due[block.index]
+        if rows.incomplete:
+            return msgspec.structs.replace(unit, void="incomplete telemetry")
+        values = block_values(plan, block, rows.requests, rows.seconds)
+        if isinstance(values, str):
+            return msgspec.structs.replace(unit, void=values)
+        found[block.arm] = values
+    base, candidate = found["baseline"], found["candidate"]
+    return msgspec.structs.replace(
+        unit,
+        judged=True,
+        d=unit_differences(base.values, candidate.values),
+        halves=tuple(
+            unit_differences(a, b) for a, b in zip(base.halves, candidate.halves, strict=True)
+        ),
+        values={arm: values.values for arm, values in found.items()},
+    )
+
+
+def _check_carry_over(draft: Draft, trial: Trial) -> Trial:
+    why = carry_over(trial)
+    if why is None:
+        return trial
+    draft.note("trial.doubled", trial.plan.id, why=why)
+    return msgspec.structs.replace(trial, doubled=True)
+
+
+def _hard_trip(trial: Trial, seen: Seen) -> str | None:
+    """Errors among the answers of the candidate's block that is running."""
+    block = blocks.open_block(trial)
+    if block is None or block.arm != "candidate" or trial.units[-1].tripped:
+        return None
+    counts = seen.open_counts.get(block.index, BlockCounts())
+    return hard_trip(trial.plan, errors=counts.errors, answered=counts.answered)
+
+
+def _latency_trip(draft: Draft, trial: Trial, seen: Seen) -> Trial:
+    """Baseline for the rest of the unit; the unit still counts by assignment.
+
+    Only where the baseline's block came first: arms are compared over equal time.
+    """
+    unit, block = trial.units[-1], blocks.open_block(trial)
+    if block is None or block.arm != "candidate" or block.began_us is None or unit.tripped:
+        return trial
+    if len(unit.blocks) != 2:
+        return trial
+    first = seen.open_counts.get(unit.blocks[0].index, BlockCounts())
+    why = latency_trip(
+        baseline_misses_s=first.misses_s,
+        candidate_misses_s=seen.open_counts.get(block.index, BlockCounts()).misses_s,
+        ran_s=(draft.now_us - block.began_us) / MICROS,
+    )
+    if why is None:
+        return trial
+    draft.note("trial.latency_trip", trial.plan.id, block=block.index, why=why)
+    rested = blocks.with_unit(trial, msgspec.structs.replace(unit, tripped=True))
+    return msgspec.structs.replace(rested, trips=trial.trips + 1)
+
+
+def _conclude(draft: Draft, policy: Policy, ruling: Ruling) -> None:
+    verdict = ruling.verdict
+    if draft.trial is None or verdict is None:
+        return
+    draft.note(
+        "trial.verdict",
+        draft.trial.plan.id,
+        policy=policy.id,
+        verdict=verdict,
+        words=ruling.words,
+        units=ruling.units,
+        e=ruling.e,
+        effect=None if ruling.effect is None else msgspec.to_builtins(ruling.effect),
+    )
+    if verdict == "IMPROVED":
+        review_us = draft.now_us + draft.declared.trial.review_days * DAY_US
+        draft.trial = blocks.finish(draft.trial, now_us=draft.now_us)
+        draft.move(policy, "kept", verdict=verdict, review_us=review_us, cause=ruling.words)
+        return
+    undo(draft, policy, cause=f"{verdict}: {ruling.cause or ruling.words}", verdict=verdict)

@@ -1,0 +1,63 @@
+"""The kill and hold latch: a file of its own, fsynced, read before every PATCH (invariant 9).
+
+It stands even when the store is broken: whoever holds this file's state decides, the store follows.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from signals.errors import Broken
+
+LatchState = Literal["held", "killed"]
+
+
+class Latched(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One target's latch."""
+
+    state: LatchState
+    actor: str
+    reason: str
+    since_us: int
+
+
+class Latch:
+    """The file. A missing file means nothing is latched; a broken one stops the worker loudly."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> dict[str, Latched]:
+        """Every latched target. Raises ``Broken`` when the file can't be understood."""
+        try:
+            body = self._path.read_bytes()
+        except FileNotFoundError:
+            return {}
+        try:
+            return msgspec.json.decode(body, type=dict[str, Latched])
+        except msgspec.MsgspecError as error:
+            raise Broken(f"latch file {self._path.name} is damaged: {error}") from error
+
+    def set(self, target: str, latched: Latched | None) -> None:
+        """Set or (None) release one target; durable when this returns."""
+        state = self.read()
+        if latched is None:
+            state.pop(target, None)
+        else:
+            state[target] = latched
+        beside = self._path.with_suffix(".new")
+        with beside.open("wb") as file:
+            file.write(msgspec.json.encode(state))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,74 @@
+"""One step of the loop, free of I/O: everything that decides, on one screen.
+
+::
+
+    windows, read-back ──► take in ──► judge ──► start ──► propose ──► expire ──► wish
+                            │            │         │          │
+        restarts, foreign ◄─┘   kept or  │  plan   │  rules,  │ guardrails,
+        changes, applied        reverting┘  frozen ┘  plant   ┘ mode
+
+The shell (``controller/serve.py``) loads ``LoopState`` and ``Seen``, calls ``step``, commits all of
+the answer in one transaction, and only then acts on ``desired``. Given the same arguments the
+answer is the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from controller import blocks
+from controller.desired import desired
+from controller.emergencies import release
+from controller.judging import judge
+from controller.proposing import propose
+from controller.reading import take_in
+from controller.starting import start
+from controller.state import Draft, LoopState, Seen, Step
+
+
+def step(state: LoopState, seen: Seen, *, now_us: int, rng: Random) -> Step:
+    """Take in what is seen; return what should change and why."""
+    draft = Draft(state, now_us=now_us, rng=rng)
+    if seen.observed is not None:
+        take_in(draft, seen.observed)
+    if not (state.control.hold or state.control.killed):
+        judge(draft, seen)
+        release(draft, seen)
+        start(draft, seen)
+        propose(draft, seen)
+    expire(draft)
+    return finish(draft)
+
+
+def expire(draft: Draft) -> None:
+    """Proposals that nobody answered in time are over."""
+    for policy in draft.in_state("pending", "approved"):
+        if policy.expires_us is not None and policy.expires_us <= draft.now_us:
+            draft.move(policy, "expired", cause="nobody answered in time")
+
+
+def finish(draft: Draft) -> Step:
+    """The draft as a value, with the wish that follows from it."""
+    trial = draft.trial
+    if trial is not None and trial.state == "running" and blocks.open_block(trial) is None:
+        trial = blocks.begin(trial)
+    wish = desired(
+        draft.declared.target.baseline_settings(),
+        draft.policies.values(),
+        trial,
+        draft.state.control,
+        draft.foreign.values(),
+        on_kill=draft.declared.target.on_kill,
+        now_us=draft.now_us,
+    )
+    return Step(
+        born=tuple(draft.born),
+        moves=tuple(draft.moves),
+        trial=trial if trial != draft.state.trial else None,
+        foreign=tuple(draft.new_foreign),
+        decisions=tuple(draft.decisions),
+        facts=tuple(draft.facts),
+        last_read=draft.last_read,
+        timers=draft.timers,
+        desired=wish,
+    )

@@ -1,0 +1,117 @@
+"""From an approved policy to a frozen plan: lengths, margins, references, all before it starts.
+
+``w = max(2 × effect delay, 2 × p95 residual drain)``; block ``≥ max(3w, w + 2H, the declared
+block)``; a law's block is ``w`` and whole cycles of its context. What can't be planned honestly is
+not tried: the reason is returned instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.cycles import cycle_s, whole_cycles_s
+from controller.plant import reference_tokens_per_s
+from controller.state import Declared, PlantInput
+from controller.trials import GuardPlan, IntentPlan, TrialPlan
+from policies.knobs import KnobSpec
+from policies.laws import Law
+from policies.policy import Policy
+from policies.settings import Setting
+from signals.settings import IntentSettings
+
+UTILITY_SCALE = 1.0
+RATE_SCALE = 0.5
+ASSUMED_TOKENS = 64
+"""Output length a deadline is computed from while no request of the intent has been seen."""
+
+
+def plan(
+    policy: Policy,
+    declared: Declared,
+    spec: KnobSpec,
+    plant: PlantInput,
+    *,
+    baseline: Setting,
+    trial_id: str,
+    seed: int,
+) -> TrialPlan | str:
+    """The plan to freeze, or why this policy can't be tried now."""
+    limits = declared.trial
+    intents = tuple(
+        _intent(name, one, plant) for name, one in sorted(declared.target.intents.items())
+    )
+    washout_s = limits.washout_s
+    if washout_s is None:
+        washout_s = round(max(2 * spec.effect_delay_s, 2 * plant.drain_p95_s), 1)
+    longest_h_s = max(intent.deadline_s for intent in intents)
+    at_least_s = max(3 * washout_s, washout_s + 2 * longest_h_s, limits.block_s)
+    cycle, block_s = None, round(at_least_s, 1)
+    law = policy.setting.law or baseline.law
+    if law is not None:
+        cycle = limits.cycle_s or _cycle(law, declared, plant)
+        if policy.setting.law is not None and cycle is None:
+            return "the context's cycle is unknown: no whole cycles to try a law over"
+        if cycle is not None:
+            block_s = round(
+                whole_cycles_s(cycle, washout_s=washout_s, at_least_s=at_least_s), 1
+            )
+    return TrialPlan(
+        id=trial_id,
+        policy_id=policy.id,
+        target=policy.target,
+        knob=policy.knob,
+        hypothesis=f"{policy.words()} raises U without making any guard worse by its margin",
+        scale=UTILITY_SCALE,
+        guards=_guards(policy, declared),
+        alpha=limits.alpha,
+        guard_alpha=limits.guard_alpha,
+        min_units=limits.min_units,
+        max_units=limits.max_units,
+        block_s=block_s,
+        washout_s=washout_s,
+        cycle_s=cycle,
+        min_requests=limits.min_requests,
+        seed=seed,
+        maximize=declared.target.maximized,
+        reference_tokens_per_s=round(reference_tokens_per_s(plant, spec.capacity), 3),
+        intents=intents,
+        max_error_rate=limits.max_error_rate,
+        min_errors=limits.min_errors,
+        baseline=baseline,
+        candidate=policy.setting,
+    )
+
+
+def _intent(name: str, intent: IntentSettings, plant: PlantInput) -> IntentPlan:
+    slo = intent.slo
+    declared_us = slo.deadline_us(ASSUMED_TOKENS) or 0
+    return IntentPlan(
+        name=name,
+        target_attainment=slo.attainment,
+        deadline_s=round(plant.deadline_s.get(name, declared_us / 1e6), 3),
+        ttft_slo_s=None if slo.ttft_ms is None else slo.ttft_ms / 1000,
+    )
+
+
+def _guards(policy: Policy, declared: Declared) -> tuple[GuardPlan, ...]:
+    """Attainment of every intent of the engine, and what the policy itself asks for."""
+    margins = {f"attainment:{name}": declared.trial.attainment_margin for name in declared.target.intents}
+    margins |= {guard.metric: guard.margin for guard in policy.guards}
+    return tuple(
+        GuardPlan(
+            metric=metric,
+            margin=margin,
+            scale=RATE_SCALE if metric.startswith("attainment:") else UTILITY_SCALE,
+        )
+        for metric, margin in sorted(margins.items())
+    )
+
+
+def _cycle(law: Law, declared: Declared, plant: PlantInput) -> float | None:
+    seconds = plant.arrivals if law.variable == "arrivals" else plant.offered
+    classes = {name: one.class_ for name, one in declared.target.intents.items()}
+    return cycle_s(law, [(at, _of_class(law.class_, counts, classes)) for at, counts in seconds])
+
+
+def _of_class(class_: str | None, counts: Mapping[str, int], classes: Mapping[str, str]) -> float:
+    return float(sum(n for name, n in counts.items() if class_ in (None, classes.get(name))))

@@ -1,0 +1,171 @@
+"""Proposals of rules and of the plant model, through the guardrails, into the mode of their knob.
+
+Proposing is all that rules and models may do: ``observe`` records what they would do, ``approve``
+asks a person, only ``auto`` goes on by itself.
+"""
+
+from __future__ import annotations
+
+
+from controller import plant
+from controller.rules import Fired, fire
+from controller.starting import baseline_below
+from controller.state import LOOP, Draft, Seen
+from controller.store.port import Decision
+from policies.guardrails import admit
+from policies.knobs import KnobSpec
+from policies.policy import Mode, Origin, Policy
+from policies.proposal import Proposal
+from policies.settings import Setting
+
+
+def propose(draft: Draft, seen: Seen) -> None:
+    """Let rules and the plant propose, and put what the guardrails admit on its way."""
+    fired, draft.timers = fire(
+        draft.declared.rules, draft.timers, seen.features, now_s=draft.now_us / 1e6
+    )
+    if seen.observed is None:
+        return
+    specs = {spec.name: spec for spec in seen.observed.knobs}
+    proposals = [p for one in fired for p in _of_rule(draft, seen, one, specs)]
+    if seen.plant is not None:
+        proposals += _of_plant(draft, seen, specs)
+    if not proposals:
+        return
+    admitted, denied = admit(
+        proposals,
+        tuple(draft.policies.values()),
+        specs=specs,
+        ladders={name: _ladder(draft, spec) for name, spec in specs.items()},
+        now_us=draft.now_us,
+        limits=draft.declared.guardrails,
+    )
+    for proposal in admitted:
+        _decide(draft, seen, proposal, denied=None, policy=enter(draft, proposal))
+    for one in denied:
+        _decide(draft, seen, one.proposal, denied=one.words, policy=None)
+
+
+def enter(draft: Draft, proposal: Proposal) -> Policy:
+    """Bear the policy and move it as far as its knob's mode allows."""
+    mode = mode_of(draft, proposal.knob)
+    limits = draft.declared
+    lives_s = limits.guardrails.emergency_s if proposal.emergency else limits.trial.proposal_ttl_s
+    policy = draft.bear(
+        Policy(
+            id=draft.new_id("pol"),
+            target=draft.declared.name,
+            knob=proposal.knob,
+            before=proposal.before,
+            setting=proposal.setting,
+            origin=proposal.origin,
+            reason=proposal.reason,
+            evidence=dict(proposal.evidence),
+            expected=proposal.expected,
+            guards=proposal.guards,
+            emergency=proposal.emergency,
+            mode=mode,
+            proposed_by=f"{proposal.origin.kind}:{proposal.origin.name}",
+            created_us=draft.now_us,
+            updated_us=draft.now_us,
+            expires_us=draft.now_us + lives_s * 1_000_000,
+        )
+    )
+    if mode == "observe":
+        return draft.move(policy, "observed", cause="mode observe: this is what it would do")
+    if mode == "approve":
+        return draft.move(policy, "pending")
+    return draft.move(policy, "approved", decided_by=LOOP)
+
+
+def mode_of(draft: Draft, knob: str) -> Mode:
+    """The knob's mode; ``observe`` while a foreign change is in force on it."""
+    if knob in draft.foreign_now():
+        return "observe"
+    return draft.declared.target.knobs.mode(knob, draft.state.modes.get(knob))
+
+
+def _of_rule(
+    draft: Draft, seen: Seen, fired: Fired, specs: dict[str, KnobSpec]
+) -> list[Proposal]:
+    """What a rule that fired asks for, with ``up`` and ``down`` as one ladder value."""
+    found = []
+    for knob, move in fired.rule.propose.items():
+        spec = specs.get(knob)
+        now = None if seen.observed is None else seen.observed.setting(knob)
+        if spec is None or now is None:
+            continue
+        value = _moved(move, now.value, _ladder(draft, spec))
+        if value is None or value == now.value:
+            continue
+        found.append(
+            Proposal(
+                target=draft.declared.name,
+                knob=knob,
+                setting=Setting(value=value),
+                before=Setting(value=None if now.law else now.value, law=now.law),
+                origin=Origin(kind="rule", name=fired.rule.id),
+                reason=fired.reason,
+                evidence=dict(fired.evidence),
+                emergency=fired.rule.emergency,
+            )
+        )
+    return found
+
+
+def _of_plant(draft: Draft, seen: Seen, specs: dict[str, KnobSpec]) -> list[Proposal]:
+    spec = specs.get("active_cap")
+    if spec is None or seen.plant is None or draft.declared.target.knobs.of(spec.name) is None:
+        return []
+    before = baseline_below(draft, spec.name, spec.boot)
+    if before.law is not None:
+        return []
+    found = plant.propose_law(
+        draft.declared.name,
+        draft.declared.target.intents,
+        seen.plant,
+        spec=spec,
+        ladder=_ladder(draft, spec),
+        before=before,
+        limits=draft.declared.trial,
+    )
+    return [found] if isinstance(found, Proposal) else []
+
+
+def _ladder(draft: Draft, spec: KnobSpec) -> tuple[int, ...]:
+    return draft.declared.target.knobs.of(spec.name).values(spec)
+
+
+def _moved(move: int | str, value: int, ladder: tuple[int, ...]) -> int | None:
+    if isinstance(move, int):
+        return move
+    if move == "up":
+        return next((v for v in ladder if v > value), None)
+    return next((v for v in reversed(ladder) if v < value), None)
+
+
+def _decide(
+    draft: Draft, seen: Seen, proposal: Proposal, *, denied: str | None, policy: Policy | None
+) -> None:
+    """Store the decision so that it can be replayed: context, actions, propensity."""
+    chosen = f"{proposal.knob}={proposal.setting.words()}"
+    context = {name: value for name, value in seen.features.items() if name in proposal.evidence}
+    draft.decisions.append(
+        Decision(
+            id=draft.new_id("dec"),
+            target=draft.declared.name,
+            at_us=draft.now_us,
+            source=f"{proposal.origin.kind}:{proposal.origin.name}",
+            context=context | proposal.evidence,
+            actions=(chosen,),
+            chosen=chosen,
+            propensity=1.0,
+            model=proposal.origin.version,
+            seed=0,
+            cursor=seen.cursor,
+            policy_id=None if policy is None else policy.id,
+            denied=denied,
+        )
+    )
+
+

@@ -1,0 +1,114 @@
+"""What the engine's answer means: restarted, changed by somebody else, applied, taken back."""
+
+from __future__ import annotations
+
+from controller import blocks
+from controller.reconciler import has
+from controller.state import Draft, LastRead
+from controller.store.port import Foreign
+from policies.policy import Policy
+from policies.runtime_config import Change, RuntimeConfig
+from policies.settings import Setting
+
+ENDED_AS_EXPIRED = ("NO_DATA", "expired")
+"""Causes after which a policy is ``expired``: it was neither good nor bad."""
+
+
+def take_in(draft: Draft, seen: RuntimeConfig) -> None:
+    """Let the draft know what the engine shows now."""
+    last = draft.last_read
+    if last is not None and last.incarnation != seen.incarnation:
+        _restarted(draft, seen)
+    else:
+        _foreign_changes(draft, seen, after=-1 if last is None else last.seq)
+    newest = max((change.seq for change in seen.changes), default=-1)
+    draft.last_read = LastRead(incarnation=seen.incarnation, seq=newest)
+    if draft.trial is not None:
+        draft.trial = blocks.read_back(draft.trial, seen)
+    _applied(draft, seen)
+    _taken_back(draft, seen)
+
+
+def _restarted(draft: Draft, seen: RuntimeConfig) -> None:
+    """A new incarnation forgot everything; in a candidate's block that is the candidate's fault."""
+    draft.note("engine.restarted", seen.replica, incarnation=seen.incarnation)
+    trial = draft.trial
+    if trial is None or trial.state != "running":
+        return
+    block = blocks.open_block(trial)
+    if block is None or block.began_us is None:
+        return
+    policy = draft.policies[trial.plan.policy_id]
+    if block.arm == "candidate" and not trial.units[-1].tripped:
+        undo(draft, policy, cause="HARMED: engine death", verdict="HARMED")
+        return
+    draft.trial = blocks.begin(blocks.cut(trial, now_us=draft.now_us, why="engine restarted"))
+
+
+def _foreign_changes(draft: Draft, seen: RuntimeConfig, *, after: int) -> None:
+    for change in seen.changes:
+        if change.seq > after and change.cause == "patch" and after >= 0 and _foreign(draft, change):
+            _adopt(draft, seen, change)
+
+
+def _foreign(draft: Draft, change: Change) -> bool:
+    ours = change.change_id is not None and change.change_id.startswith(draft.state.ours)
+    return not ours and change.knob is not None
+
+
+def _adopt(draft: Draft, seen: RuntimeConfig, change: Change) -> None:
+    """Keep a change that is not ours; that knob only observes for a while."""
+    now = seen.setting(change.knob or "")
+    if now is None:
+        return
+    found = Foreign(
+        target=draft.declared.name,
+        knob=now.knob,
+        setting=Setting(
+            value=None if now.law else now.value, law=now.law, shrink=now.shrink
+        ),
+        seen_us=draft.now_us,
+        until_us=draft.now_us + draft.declared.serve.foreign_s * 1_000_000,
+        change_id=change.change_id,
+    )
+    draft.foreign[now.knob] = found
+    draft.new_foreign.append(found)
+    draft.note("engine.foreign_change", now.knob, setting=found.setting.words(), change_id=change.change_id)
+    trial = draft.trial
+    if trial is not None and trial.state != "done" and trial.plan.knob == now.knob:
+        undo(draft, draft.policies[trial.plan.policy_id], cause="foreign change", verdict="INCONCLUSIVE")
+
+
+def _applied(draft: Draft, seen: RuntimeConfig) -> None:
+    for policy in draft.in_state("applying"):
+        if policy.emergency:
+            if has(seen, policy.knob, policy.setting, policy.id):
+                draft.move(policy, "in_force", applied_us=draft.now_us)
+        elif draft.trial is not None and _began(draft, policy):
+            draft.move(policy, "on_trial", applied_us=draft.now_us)
+
+
+def _began(draft: Draft, policy: Policy) -> bool:
+    trial = draft.trial
+    if trial is None or trial.plan.policy_id != policy.id:
+        return False
+    return any(block.began_us is not None for unit in trial.units for block in unit.blocks)
+
+
+def _taken_back(draft: Draft, seen: RuntimeConfig) -> None:
+    """Reverting ends when the engine is seen without the policy."""
+    for policy in draft.in_state("reverting"):
+        now = seen.setting(policy.knob)
+        on_trial = seen.trial is not None and seen.trial.id == policy.trial
+        if on_trial or (now is not None and now.policy_id == policy.id):
+            continue
+        expired = (policy.cause or "").startswith(ENDED_AS_EXPIRED)
+        draft.move(policy, "expired" if expired else "reverted")
+
+
+def undo(draft: Draft, policy: Policy, *, cause: str, actor: str = "loop", **changes: object) -> None:
+    """Begin the way back: from here the wish no longer contains the policy's layer."""
+    draft.move(policy, "reverting", actor=actor, cause=cause, undo_us=draft.now_us, **changes)
+    trial = draft.trial
+    if trial is not None and trial.plan.policy_id == policy.id and trial.state != "done":
+        draft.trial = blocks.finish(trial, now_us=draft.now_us)

@@ -1,0 +1,82 @@
+"""Approved policies begin: emergencies at once, everything else as a trial, one per target."""
+
+from __future__ import annotations
+
+from controller import blocks
+from controller.planning import plan
+from controller.state import Draft, Seen
+from controller.trials import Trial
+from policies.knobs import KnobSpec
+from policies.policy import Policy
+from policies.settings import Layer, Setting, effective
+
+BUSY = ("applying", "on_trial", "paused", "reverting")
+
+
+def start(draft: Draft, seen: Seen) -> None:
+    """Begin what is approved, oldest first, where nothing stands in the way."""
+    for policy in draft.in_state("approved"):
+        if policy.emergency:
+            draft.move(policy, "applying")
+            _interrupt(draft, policy)
+        elif not _busy(draft) and policy.knob not in draft.foreign_now():
+            _start_trial(draft, policy, seen)
+
+
+def baseline_below(draft: Draft, knob: str, boot: int) -> Setting:
+    """What the knob has without any trial: baseline and kept policies."""
+    kept = [
+        Layer(knob=p.knob, setting=p.setting, policy_id=p.id) for p in draft.in_state("kept")
+    ]
+    folded = effective(draft.declared.target.baseline_settings(), kept)
+    return folded[knob].setting if knob in folded else Setting(value=boot)
+
+
+def _busy(draft: Draft) -> bool:
+    running = draft.trial is not None and draft.trial.state != "done"
+    return running or any(not p.emergency or p.state != "in_force" for p in draft.in_state(*BUSY))
+
+
+def _start_trial(draft: Draft, policy: Policy, seen: Seen) -> None:
+    """Freeze the plan and open the first block; or fail with the reason it can't be planned."""
+    spec = _spec(seen, policy.knob)
+    if spec is None or seen.plant is None or draft.in_state("in_force"):
+        return
+    frozen = plan(
+        policy,
+        draft.declared,
+        spec,
+        seen.plant,
+        baseline=baseline_below(draft, policy.knob, spec.boot),
+        trial_id=draft.new_id("tri"),
+        seed=draft.rng.getrandbits(32),
+    )
+    if isinstance(frozen, str):
+        draft.move(policy, "failed", cause=f"INCONCLUSIVE: {frozen}", verdict="INCONCLUSIVE")
+        return
+    draft.trial = blocks.begin(Trial(plan=frozen, began_us=draft.now_us))
+    draft.note_plan(frozen)
+    draft.move(policy, "applying", trial=frozen.id)
+
+
+def _interrupt(draft: Draft, policy: Policy) -> None:
+    """An emergency cuts the unit that runs; it counts against the arm in force."""
+    trial = draft.trial
+    block = None if trial is None or trial.state != "running" else blocks.open_block(trial)
+    if trial is None or block is None:
+        return
+    against = -1.0 if block.arm == "candidate" else 1.0
+    scale = trial.plan.scale
+    cut = blocks.cut(
+        trial, now_us=draft.now_us, why=f"emergency {policy.id}", d={trial.plan.primary: against * scale}
+    )
+    draft.trial = blocks.pause(cut, now_us=draft.now_us, why="emergency")
+    on_trial = draft.policies[trial.plan.policy_id]
+    if on_trial.state == "on_trial":
+        draft.move(on_trial, "paused", cause=f"emergency {policy.id}")
+
+
+def _spec(seen: Seen, knob: str) -> KnobSpec | None:
+    if seen.observed is None:
+        return None
+    return next((spec for spec in seen.observed.knobs if spec.name == knob), None)
