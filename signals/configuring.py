@@ -27,7 +27,5 @@ def setting(default: Any, *, unit: str, reason: str, **limits: Any) -> Any:
     """
     extra: JsonDict = {"unit": unit}
     if callable(default):
-        return Field(
-            default_factory=default, description=reason, json_schema_extra=extra, **limits
-        )
+        return Field(default_factory=default, description=reason, json_schema_extra=extra, **limits)
     return Field(default, description=reason, json_schema_extra=extra, **limits)

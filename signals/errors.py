@@ -64,8 +64,10 @@ class Denied(Rejected):
 
     status = 403
 
-    def __init__(self, detail: str, *, authenticated: bool = True) -> None:
-        super().__init__(detail)
+    def __init__(
+        self, detail: str, *, authenticated: bool = True, field: str | None = None
+    ) -> None:
+        super().__init__(detail, field=field)
         self.status = 403 if authenticated else 401
 
 

@@ -72,7 +72,11 @@ class MetricSettings(Section):
     low: float = setting(0.0, unit="metric's", reason="a value below is refused")
     high: float = setting(1.0, unit="metric's", reason="a value above is refused")
     attribution_s: int = setting(
-        604_800, unit="s", reason="feedback this long after its request still counts", ge=1, le=691_200
+        604_800,
+        unit="s",
+        reason="feedback this long after its request still counts",
+        ge=1,
+        le=691_200,
     )
 
 
@@ -82,15 +86,36 @@ class IngestSettings(Section):
     host: str = setting("127.0.0.1", unit="", reason="loopback until somebody says otherwise")
     port: int = setting(8081, unit="port", reason="beside the control plane's 8080", ge=1, le=65535)
     max_body_bytes: int = setting(
-        4_194_304, unit="bytes", reason="about 10,000 events; bounds memory per request", ge=1024, le=67_108_864
+        4_194_304,
+        unit="bytes",
+        reason="about 10,000 events; bounds memory per request",
+        ge=1024,
+        le=67_108_864,
     )
     max_events: int = setting(
-        10_000, unit="events", reason="per request; larger posts are split by the caller", ge=1, le=100_000
+        10_000,
+        unit="events",
+        reason="per request; larger posts are split by the caller",
+        ge=1,
+        le=100_000,
     )
     horizon_s: int = setting(
-        691_200, unit="s", reason="8 days: a week of attribution and a day of delay", ge=60, le=691_200
+        691_200,
+        unit="s",
+        reason="8 days: a week of attribution and a day of delay",
+        ge=60,
+        le=691_200,
     )
-    skew_s: int = setting(300, unit="s", reason="clocks run ahead; 5 min is generous", ge=0, le=3600)
+    skew_s: int = setting(
+        300, unit="s", reason="clocks run ahead; 5 min is generous", ge=0, le=3600
+    )
+    recent_ids: int = setting(
+        20_000,
+        unit="ids",
+        reason="remembered to count duplicates in answers; about 4 MB",
+        ge=0,
+        le=1_000_000,
+    )
 
 
 class BusSettings(Section):
@@ -100,7 +125,11 @@ class BusSettings(Section):
         200, unit="events", reason="one group commit; more adds delay, not speed", ge=1, le=10_000
     )
     commit_ms: int = setting(
-        5, unit="ms", reason="the longest an event waits for company before its fsync", ge=0, le=1000
+        5,
+        unit="ms",
+        reason="the longest an event waits for company before its fsync",
+        ge=0,
+        le=1000,
     )
     queue_events: int = setting(
         20_000, unit="events", reason="waiting for the writer; beyond it 503", ge=1, le=1_000_000
@@ -108,12 +137,20 @@ class BusSettings(Section):
     retention_s: int = setting(
         691_200, unit="s", reason="replay reaches back as far as dedupe does", ge=3600, le=2_592_000
     )
+    trim_every_s: float = setting(
+        10.0, unit="s", reason="between two steps of retention", gt=0, le=3600
+    )
+    trim_events: int = setting(
+        2_000, unit="events", reason="one step of retention; commits wait for it", ge=1, le=100_000
+    )
 
 
 class FeatureSettings(Section):
     """The feature stage: dedupe, join, windows."""
 
-    poll_ms: int = setting(20, unit="ms", reason="how often the bus is read when quiet", ge=1, le=1000)
+    poll_ms: int = setting(
+        20, unit="ms", reason="how often the bus is read when quiet", ge=1, le=1000
+    )
     batch_events: int = setting(
         2000, unit="events", reason="one transaction; about 60 ms of work", ge=1, le=100_000
     )
@@ -127,7 +164,11 @@ class FeatureSettings(Section):
         604_800, unit="s", reason="feedback waits 7 days for its request", ge=60, le=691_200
     )
     request_retention_s: int = setting(
-        691_200, unit="s", reason="request rows outlive their attribution windows", ge=3600, le=2_592_000
+        691_200,
+        unit="s",
+        reason="request rows outlive their attribution windows",
+        ge=3600,
+        le=2_592_000,
     )
     atom_retention_s: int = setting(7200, unit="s", reason="5 s windows for 2 h", ge=600, le=86_400)
     minute_retention_s: int = setting(

@@ -1,0 +1,1 @@
+"""The feature stage: decode, dedupe, join, fold into windows; and its readers."""

@@ -1,0 +1,1 @@
+"""The signals API: POST /v1/signals onto the bus."""

@@ -1,0 +1,95 @@
+"""The log file of the SQLite bus: its schema, how each end opens it, and the writer's lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+from typing import Literal
+
+from signals.errors import Broken, Unavailable
+
+SCHEMA_VERSION = 1
+_SCHEMA = f"""
+CREATE TABLE entries (
+    offset INTEGER PRIMARY KEY,
+    key TEXT NOT NULL,
+    producer TEXT NOT NULL,
+    accepted_us INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE TABLE position (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+    trimmed_to INTEGER NOT NULL
+);
+INSERT INTO position VALUES (1, 0);
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+_BUSY_S = 5.0
+_WAL_LIMIT_BYTES = 67_108_864
+
+Synchronous = Literal["FULL", "OFF"]
+
+
+def lock_out_other_writers(path: Path) -> int:
+    """Take the lock beside ``path``; the descriptor holds it until closed, or the process ends.
+
+    Raises ``Unavailable`` when another writer has it.
+    """
+    try:
+        fd = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise Unavailable(f"cannot lock the log {path.name}: {error}") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        raise Unavailable(f"another writer holds the log {path.name}") from error
+    return fd
+
+
+def open_for_writing(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
+    """The writing connection; creates the file if need be. Raises ``Unavailable``."""
+    connection = None
+    try:
+        connection = _connect(str(path), uri=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
+        _create_or_check(connection, path)
+    except sqlite3.Error as error:
+        if connection is not None:
+            connection.close()
+        raise Unavailable(f"cannot open the log {path.name}: {error}") from error
+    return connection
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """A read-only connection: it can neither write nor checkpoint. Raises ``Unavailable``."""
+    if not path.exists():
+        raise Unavailable(f"the log {path.name} does not exist yet")
+    return _connect(f"file:{path}?mode=ro", uri=True)
+
+
+def last_offset(connection: sqlite3.Connection) -> int:
+    """The last offset ever given, whether its entry is still there or trimmed."""
+    last = (
+        "SELECT MAX((SELECT trimmed_to FROM position),"
+        " IFNULL((SELECT MAX(offset) FROM entries), 0))"
+    )
+    return int(connection.execute(last).fetchone()[0])
+
+
+def _connect(database: str, *, uri: bool) -> sqlite3.Connection:
+    return sqlite3.connect(
+        database, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=uri
+    )
+
+
+def _create_or_check(connection: sqlite3.Connection, path: Path) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version == 0:
+        connection.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
+    elif version != SCHEMA_VERSION:
+        raise Broken(f"{path.name} has schema {version}, this program knows {SCHEMA_VERSION}")

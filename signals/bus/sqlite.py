@@ -1,0 +1,277 @@
+"""The bus as one SQLite file: an append table in WAL mode with ``synchronous=FULL``.
+
+One writer thread owns the only writing connection. It commits in groups: an append after a quiet
+spell is committed at once; under load, appends gather until ``commit_events`` are there or the
+oldest has waited ``commit_ms``. A future is resolved only after COMMIT returned, which with
+``synchronous=FULL`` is after the fsync of the write-ahead log: that is what an acknowledgement
+stands on. A lock file keeps a second writing process out.
+
+Not ``INTEGER PRIMARY KEY AUTOINCREMENT``: the thread numbers entries itself, from the last offset
+ever given (kept in ``position`` once entries were trimmed), so offsets are known before the commit
+and never come back.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TypeVar
+
+from signals.bus.log_file import (
+    Synchronous,
+    last_offset,
+    lock_out_other_writers,
+    open_for_reading,
+    open_for_writing,
+)
+from signals.bus.port import Entry, Message
+from signals.errors import Unavailable
+from signals.settings import BusSettings
+
+_INSERT = "INSERT INTO entries (offset, key, producer, accepted_us, body) VALUES (?, ?, ?, ?, ?)"
+
+T = TypeVar("T")
+
+
+class _Append:
+    """A batch waiting for its commit."""
+
+    __slots__ = ("batch", "done")
+
+    def __init__(self, batch: Sequence[Message]) -> None:
+        self.batch = batch
+        self.done: Future[range] = Future()
+
+
+class _Trim:
+    """A bounded removal from the front of the log."""
+
+    __slots__ = ("before_us", "consumed", "done", "limit")
+
+    def __init__(self, *, consumed: int, before_us: int, limit: int) -> None:
+        self.consumed = consumed
+        self.before_us = before_us
+        self.limit = limit
+        self.done: Future[int] = Future()
+
+
+class _Close:
+    """The last thing the writer takes from its queue."""
+
+
+_Work = _Append | _Trim | _Close
+
+
+class SqliteBus:
+    """The writing end; opens or creates ``path``. Raises ``Unavailable`` if it cannot.
+
+    ``synchronous`` is FULL everywhere but in the test that proves it can see a missing fsync.
+    """
+
+    def __init__(
+        self, path: Path, settings: BusSettings | None = None, *, synchronous: Synchronous = "FULL"
+    ) -> None:
+        self._path = path
+        self._settings = settings or BusSettings()
+        self._synchronous = synchronous
+        self._queue: queue.SimpleQueue[_Work] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._closed = False
+        self._failing = False
+        self._lock_fd = lock_out_other_writers(path)
+        try:
+            self._connection = open_for_writing(path, synchronous)
+            self._end = last_offset(self._connection)
+        except BaseException:
+            os.close(self._lock_fd)
+            raise
+        self._thread = threading.Thread(target=self._write, name="bus-writer", daemon=True)
+        self._thread.start()
+
+    def append(self, batch: Sequence[Message]) -> Future[range]:
+        """See ``Bus.append``. A batch larger than the whole bound is taken when nothing waits."""
+        work = _Append(batch)
+        with self._lock:
+            if self._closed:
+                raise Unavailable("the bus is closed")
+            full = self._waiting + len(batch) > self._settings.queue_events
+            if full and self._waiting > 0:
+                raise Unavailable(f"{self._waiting} events already wait for the log")
+            self._waiting += len(batch)
+            self._queue.put(work)
+        return work.done
+
+    def trim(self, *, consumed: int, before_us: int, limit: int) -> Future[int]:
+        """See ``Bus.trim``."""
+        work = _Trim(consumed=consumed, before_us=before_us, limit=limit)
+        with self._lock:
+            if self._closed:
+                raise Unavailable("the bus is closed")
+            self._queue.put(work)
+        return work.done
+
+    def healthy(self) -> bool:
+        """The writer lives, the last commit did not fail, and there is room in the queue."""
+        room = self._waiting < self._settings.queue_events
+        return self._thread.is_alive() and room and not (self._failing or self._closed)
+
+    def close(self) -> None:
+        """See ``Bus.close``."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(_Close())
+        self._thread.join()
+        self._connection.close()
+        os.close(self._lock_fd)
+
+    def _write(self) -> None:
+        """The writer thread. Whatever ends it, nobody is left waiting for an answer."""
+        try:
+            self._work_until_closed()
+        finally:
+            with self._lock:
+                self._closed = True
+            self._refuse_the_rest()
+
+    def _work_until_closed(self) -> None:
+        last_commit_s = 0.0
+        while True:
+            work: _Work | None = self._queue.get()
+            if isinstance(work, _Append):
+                group, work = self._gather(work, last_commit_s)
+                self._commit(group)
+                last_commit_s = time.monotonic()
+            if isinstance(work, _Trim):
+                self._trim(work)
+            if isinstance(work, _Close):
+                return
+
+    def _refuse_the_rest(self) -> None:
+        while True:
+            try:
+                work = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if not isinstance(work, _Close):
+                work.done.set_exception(Unavailable("the bus is closed"))
+
+    def _gather(
+        self, first: _Append, last_commit_s: float
+    ) -> tuple[list[_Append], _Trim | _Close | None]:
+        """Company for ``first``, and whatever else than an append ended the wait."""
+        group, events = [first], len(first.batch)
+        deadline = last_commit_s + self._settings.commit_ms / 1000
+        while events < self._settings.commit_events:
+            try:
+                work = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                break
+            if not isinstance(work, _Append):
+                return group, work
+            group.append(work)
+            events += len(work.batch)
+        return group, None
+
+    def _commit(self, group: list[_Append]) -> None:
+        """One transaction for the group; resolve or fail every future in it."""
+        first = self._end + 1
+        messages = [message for work in group for message in work.batch]
+        rows = [
+            (offset, message.key, message.producer, message.accepted_us, message.body)
+            for offset, message in enumerate(messages, first)
+        ]
+        try:
+            self._transact(lambda connection: connection.executemany(_INSERT, rows))
+        except Unavailable as unavailable:
+            for work in group:
+                work.done.set_exception(unavailable)
+        else:
+            self._end += len(messages)
+            for work in group:
+                work.done.set_result(range(first, first + len(work.batch)))
+                first += len(work.batch)
+        with self._lock:
+            self._waiting -= len(messages)
+
+    def _trim(self, work: _Trim) -> None:
+        try:
+            work.done.set_result(self._drop_oldest(work))
+        except (sqlite3.Error, Unavailable) as error:
+            work.done.set_exception(Unavailable(f"the log was not trimmed: {error}"))
+
+    def _drop_oldest(self, work: _Trim) -> int:
+        select = "SELECT offset, accepted_us FROM entries ORDER BY offset LIMIT ?"
+        upto = count = 0
+        for offset, accepted_us in self._connection.execute(select, (work.limit,)).fetchall():
+            if offset > work.consumed or accepted_us >= work.before_us:
+                break
+            upto, count = offset, count + 1
+        if count:
+            self._transact(lambda connection: _drop(connection, upto))
+        return count
+
+    def _transact(self, write: Callable[[sqlite3.Connection], object]) -> None:
+        """Run ``write`` in one transaction. After a failure the connection is opened afresh."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            write(self._connection)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._failing = True
+            self._connection.close()
+            self._connection = open_for_writing(self._path, self._synchronous)
+            raise Unavailable(f"the log did not take the events: {error}") from error
+        self._failing = False
+
+
+class SqliteBusReader:
+    """The reading end: a read-only connection, opened when first needed and after a failure."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+
+    def read(self, *, after: int, limit: int) -> Sequence[Entry]:
+        """See ``BusReader.read``."""
+        select = (
+            "SELECT offset, key, body, producer, accepted_us FROM entries"
+            " WHERE offset > ? ORDER BY offset LIMIT ?"
+        )
+        rows = self._query(lambda log: log.execute(select, (after, limit)).fetchall())
+        return [
+            Entry(offset=offset, key=key, body=body, producer=producer, accepted_us=accepted_us)
+            for offset, key, body, producer, accepted_us in rows
+        ]
+
+    def end(self) -> int:
+        """See ``BusReader.end``."""
+        return self._query(last_offset)
+
+    def close(self) -> None:
+        """See ``BusReader.close``; a later read opens the log again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _query(self, ask: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            if self._connection is None:
+                self._connection = open_for_reading(self._path)
+            return ask(self._connection)
+        except sqlite3.Error as error:
+            self.close()
+            raise Unavailable(f"cannot read the log {self._path.name}: {error}") from error
+
+
+def _drop(connection: sqlite3.Connection, upto: int) -> None:
+    connection.execute("DELETE FROM entries WHERE offset <= ?", (upto,))
+    connection.execute("UPDATE position SET trimmed_to = ?", (upto,))

@@ -1,0 +1,130 @@
+"""Bodies of ``POST /v1/signals``, and the one encoding of events on the bus.
+
+==================================  ==============================================
+``application/json``                one event, or an array
+``application/x-ndjson``            one event a line
+``application/cloudevents+json``    one CloudEvent 1.0 (structured mode)
+``application/cloudevents-batch+json``  an array of CloudEvents
+==================================  ==============================================
+
+Each may be ``Content-Encoding: gzip``. This module takes a body apart into single events; what an
+event must be like is ``signals.validation``'s.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+import msgspec
+
+from signals.errors import Rejected
+from signals.events import Signal
+
+JSON: Final = "application/json"
+NDJSON: Final = ("application/x-ndjson", "application/ndjson", "application/jsonl")
+CLOUD_EVENT: Final = "application/cloudevents+json"
+CLOUD_EVENT_BATCH: Final = "application/cloudevents-batch+json"
+CONTENT_TYPES: Final = (JSON, *NDJSON, CLOUD_EVENT, CLOUD_EVENT_BATCH)
+ENCODINGS: Final = ("", "identity", "gzip")
+
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_items = msgspec.json.Decoder(list[msgspec.Raw])
+_signal = msgspec.json.Decoder(Signal)
+_encoder = msgspec.json.Encoder()
+
+
+class Malformed(Rejected):
+    """Not the JSON it says it is."""
+
+    status = 400
+
+
+class TooLarge(Rejected):
+    """More bytes or events than one post may carry."""
+
+    status = 413
+
+
+class UnsupportedMedia(Rejected):
+    """A content type or encoding that is not read here."""
+
+    status = 415
+
+
+def media_type(content_type: str) -> str:
+    """The type without its parameters, checked. Raises ``UnsupportedMedia``."""
+    bare = content_type.partition(";")[0].strip().lower()
+    if bare not in CONTENT_TYPES:
+        raise UnsupportedMedia(
+            f"content type {bare or 'missing'!r} is not read here",
+            field="Content-Type",
+            value=bare,
+            allowed=list(CONTENT_TYPES),
+        )
+    return bare
+
+
+def expand(body: bytes, encoding: str, *, limit: int) -> bytes:
+    """Undo the content encoding, never making more than ``limit`` bytes.
+
+    Raises ``UnsupportedMedia``, ``Malformed`` or ``TooLarge``.
+    """
+    name = encoding.strip().lower()
+    if name not in ENCODINGS:
+        raise UnsupportedMedia(
+            f"content encoding {name!r} is not read here",
+            field="Content-Encoding",
+            value=name,
+            allowed=list(ENCODINGS[1:]),
+        )
+    if name != "gzip":
+        return body
+    inflater = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        plain = inflater.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise Malformed(f"the body is not gzip: {error}", field="Content-Encoding") from error
+    if len(plain) > limit:
+        raise TooLarge(f"the body expands beyond {limit} bytes", allowed=limit)
+    if not inflater.eof or inflater.unused_data:
+        raise Malformed("the gzip body is truncated or has a tail", field="Content-Encoding")
+    return plain
+
+
+def split(body: bytes, media: str, *, max_events: int) -> list[bytes | msgspec.Raw]:
+    """The single events of a body, each still JSON. Raises ``Malformed`` or ``TooLarge``.
+
+    A bad line of NDJSON stays in the list, to be refused by itself.
+    """
+    if media in NDJSON:
+        events: list[bytes | msgspec.Raw] = [line for line in body.splitlines() if line.strip()]
+    elif media == CLOUD_EVENT_BATCH or (media == JSON and body.lstrip()[:1] == b"["):
+        events = list(_array(body))
+    else:
+        events = [body]
+    if not events or not events[0]:
+        raise Malformed("the body holds no event")
+    if len(events) > max_events:
+        raise TooLarge(f"{len(events)} events in one post", value=len(events), allowed=max_events)
+    return events
+
+
+def encode(signal: Signal) -> bytes:
+    """A signal as the bus carries it. The same signal always gives the same bytes."""
+    return _encoder.encode(signal)
+
+
+def decode(body: bytes) -> Signal:
+    """A signal from the bus. Raises ``Malformed``."""
+    try:
+        return _signal.decode(body)
+    except msgspec.MsgspecError as error:
+        raise Malformed(f"not a signal: {error}") from error
+
+
+def _array(body: bytes) -> list[msgspec.Raw]:
+    try:
+        return _items.decode(body)
+    except msgspec.MsgspecError as error:
+        raise Malformed(f"the body is not a JSON array: {error}") from error
