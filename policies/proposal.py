@@ -1,0 +1,37 @@
+"""A proposal: a change that a rule, the plant model or a person would like, not yet a policy."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from policies.policy import Effect, Guard, Origin
+from policies.settings import Setting
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    """One knob of one target, from ``before`` to ``setting``.
+
+    ``reason`` is made from the evidence and carries its figures. ``evidence``: name -> figure.
+    """
+
+    target: str
+    knob: str
+    setting: Setting
+    before: Setting
+    origin: Origin
+    reason: str
+    evidence: dict[str, float] = {}
+    expected: Effect | None = None
+    guards: tuple[Guard, ...] = ()
+    emergency: bool = False
+
+    def words(self) -> str:
+        """``active_cap 8 → 16``."""
+        return f"{self.knob} {self.before.words()} → {self.setting.words()}"
+
+
+def values_of(setting: Setting) -> tuple[int, ...]:
+    """Every number this setting can put the knob to; none when it inherits."""
+    if setting.law is not None:
+        return setting.law.values()
+    return () if setting.value is None else (setting.value,)
