@@ -1,0 +1,64 @@
+"""What one engine process is told at its start: one JSON file, written by whoever starts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from engine.generation import Class
+from engine.settings import EngineSettings
+from signals.configuring import Section, setting
+from signals.errors import Rejected
+from signals.settings import IntentSettings, Name
+
+DEFAULT_INTENT = "default"
+
+
+class EngineRun(Section):
+    """``python -m engine --settings FILE``: FILE is this model as JSON (``by_alias=True``)."""
+
+    target: Name = setting("chat", unit="", reason="the name under which it is steered")
+    replica: Name = setting("r0", unit="", reason="tells replicas of one target apart")
+    intents: dict[Name, IntentSettings] = Field(
+        default_factory=dict,
+        description="declared intents; a request that names no declared one is `default`",
+        max_length=64,
+    )
+    engine: EngineSettings = Field(default_factory=EngineSettings, description="the engine itself")
+
+    def class_of(self, intent: str) -> Class:
+        """The scheduling class of an intent; interactive when undeclared."""
+        declared = self.intents.get(intent)
+        return "interactive" if declared is None else declared.class_
+
+
+def load_run(path: Path) -> EngineRun:
+    """Read and check the file. Raises ``Rejected`` naming the first thing that is wrong."""
+    try:
+        return EngineRun.model_validate_json(path.read_bytes())
+    except OSError as unreadable:
+        raise Rejected(f"cannot read {path}: {unreadable.strerror}", field="settings") from None
+    except ValidationError as wrong:
+        first = wrong.errors()[0]
+        raise Rejected(
+            f"{path.name}: {first['msg']}",
+            field=".".join(map(str, first["loc"])),
+            value=first["input"],
+        ) from None
+
+
+def read_key(path: Path | None, field: str) -> str | None:
+    """The secret in a file, without its line end; None when no file is set.
+
+    Raises ``Rejected`` when the file cannot be read or is empty: an empty key would open the door.
+    """
+    if path is None:
+        return None
+    try:
+        key = path.read_text(encoding="utf-8").strip()
+    except OSError as unreadable:
+        raise Rejected(f"cannot read {path}: {unreadable.strerror}", field=field) from None
+    if not key:
+        raise Rejected(f"{path} is empty", field=field)
+    return key
