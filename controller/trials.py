@@ -49,7 +49,9 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
 
     ``scale`` is s of the primary metric's e-process; ``reference_tokens_per_s`` divides the token
     rate of ``maximize`` (an intent) inside U; ``min_requests`` a block needs to be counted;
-    ``max_error_rate`` with ≥ ``min_errors`` errors trips. Times in seconds.
+    ``max_error_rate`` with ≥ ``min_errors`` errors trips; so do more than ``trip_ratio`` times the
+    baseline's misses and ``trip_misses`` more, but ``max_trips`` of those only end the trial
+    undecided. Times in seconds.
     """
 
     id: str
@@ -74,6 +76,9 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     intents: tuple[IntentPlan, ...]
     max_error_rate: float
     min_errors: int
+    trip_ratio: float = 2.0
+    trip_misses: int = 30
+    max_trips: int = 3
     baseline: Setting
     candidate: Setting
 

@@ -5,7 +5,8 @@
 ``ladder``      rules and the plant stay on the ladder; an ordinary rule's setpoint goes at most
                 ``ladder_steps`` beyond the values that were in force before, for models and
                 people alike extrapolate badly
-``duplicate``   one open policy per target and knob; an emergency yields to an emergency only
+``duplicate``   something changes; one open policy per target and knob, and an emergency is stopped
+                by another emergency only
 ``cooldown``    a change that was undone or refused is not proposed again for ``cooldown_s``
 ``pending``     at most ``max_pending`` wait for a person
 ``rate``        at most ``max_per_hour`` were applied to the target within an hour
@@ -207,6 +208,8 @@ def _steps_beyond(value: int, tried: set[int], ladder: Sequence[int]) -> int:
 
 
 def _duplicate(case: _Case) -> Denied | None:
+    if case.proposal.setting == case.proposal.before:
+        return case.deny("duplicate", f"{case.proposal.knob} has this setting already")
     for policy in case.policies:
         yields = case.proposal.emergency and not policy.emergency
         if policy.knob == case.proposal.knob and policy.state in OPEN and not yields:

@@ -2,7 +2,7 @@
 
 =============  ====================================================================================
 HARMED         E(−d) ≥ (G+1)/α for the primary metric or any of the G guard metrics
-INCONCLUSIVE   three latency trips
+INCONCLUSIVE   ``max_trips`` latency trips
 IMPROVED       E(d) ≥ 1/α and the pessimistic mean of d > 0, and for every guard
                E(d + margin) ≥ 1/guard_α and the pessimistic mean of d + margin > 0
 NO_DATA        ``min_units`` closed and not one with data; neither good nor bad
@@ -16,8 +16,6 @@ consistent loss is enough to go back. Hard trips are ruled by ``hard_ruling``, a
 
 from __future__ import annotations
 
-from typing import Final
-
 from msgspec import structs
 
 from controller.judge.carry_over import counted_units
@@ -26,8 +24,6 @@ from controller.judge.eprocess import e_value, guard_e_value, pessimistic_mean
 from controller.judge.words import guard_test, words
 from controller.trials import GuardPlan, Ruling, Trial, Unit
 from policies.policy import Verdict
-
-LATENCY_TRIPS: Final = 3
 
 
 def rule_on(trial: Trial) -> Ruling:
@@ -40,7 +36,7 @@ def rule_on(trial: Trial) -> Ruling:
     enough = len(units) >= plan.min_units
     if enough and (metric := _harmed(trial, e)):
         found = ("HARMED", f"evidence:{metric}")
-    elif trial.trips >= LATENCY_TRIPS:
+    elif trial.trips >= plan.max_trips:
         found = ("INCONCLUSIVE", "latency_trips")
     elif enough and _improved(trial, e, units):
         found = ("IMPROVED", f"evidence:{plan.primary}")
