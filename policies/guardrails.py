@@ -59,13 +59,6 @@ class Limits(Protocol):
         """Policies applied to one target within an hour."""
 
 
-class Bounds(Struct, frozen=True, kw_only=True):
-    """What one target's knobs allow: specs as the engine reports them, ladders as declared."""
-
-    specs: Mapping[str, KnobSpec]
-    ladders: Mapping[str, tuple[int, ...]]
-
-
 class Denied(Struct, frozen=True, kw_only=True):
     """A proposal that may not become a policy: which guardrail, why, on what figures."""
 
@@ -80,7 +73,8 @@ class _Case(Struct, frozen=True, kw_only=True):
 
     proposal: Proposal
     policies: tuple[Policy, ...]
-    bounds: Bounds
+    specs: Mapping[str, KnobSpec]
+    ladders: Mapping[str, tuple[int, ...]]
     now_us: int
     limits: Limits
 
@@ -99,13 +93,15 @@ class _Case(Struct, frozen=True, kw_only=True):
 def admit(
     proposals: Iterable[Proposal],
     policies: Iterable[Policy],
-    bounds: Bounds,
     *,
+    specs: Mapping[str, KnobSpec],
+    ladders: Mapping[str, tuple[int, ...]],
     now_us: int,
     limits: Limits,
 ) -> tuple[tuple[Proposal, ...], tuple[Denied, ...]]:
     """Split proposals into admitted and denied, emergencies first, else in the order given.
 
+    ``specs``: knobs as the engine reports them; ``ladders``: the values declared for each.
     ``policies``: those of the same target, the open ones and those that ended within the cooldown
     or were applied within the hour. Of two proposals for one knob the first is admitted.
     """
@@ -114,7 +110,7 @@ def admit(
     denied: list[Denied] = []
     for proposal in sorted(proposals, key=lambda p: not p.emergency):
         refusal = _again(proposal, admitted) or refused(
-            proposal, known, bounds, now_us=now_us, limits=limits
+            proposal, known, specs=specs, ladders=ladders, now_us=now_us, limits=limits
         )
         if refusal is None:
             admitted.append(proposal)
@@ -126,8 +122,9 @@ def admit(
 def refused(
     proposal: Proposal,
     policies: Iterable[Policy],
-    bounds: Bounds,
     *,
+    specs: Mapping[str, KnobSpec],
+    ladders: Mapping[str, tuple[int, ...]],
     now_us: int,
     limits: Limits,
 ) -> Denied | None:
@@ -135,7 +132,8 @@ def refused(
     case = _Case(
         proposal=proposal,
         policies=tuple(policy for policy in policies if policy.target == proposal.target),
-        bounds=bounds,
+        specs=specs,
+        ladders=ladders,
         now_us=now_us,
         limits=limits,
     )
@@ -153,9 +151,9 @@ def _again(proposal: Proposal, admitted: Sequence[Proposal]) -> Denied | None:
 
 def _knob(case: _Case) -> Denied | None:
     knob, setting = case.proposal.knob, case.proposal.setting
-    spec = case.bounds.specs.get(knob)
+    spec = case.specs.get(knob)
     if spec is None:
-        known = ", ".join(sorted(case.bounds.specs))
+        known = ", ".join(sorted(case.specs))
         return case.deny("knob", f"the engine has no knob {knob}; it has {known}")
     try:
         for value in values_of(setting):
@@ -172,7 +170,7 @@ def _knob(case: _Case) -> Denied | None:
 
 def _ladder(case: _Case) -> Denied | None:
     proposal = case.proposal
-    ladder = case.bounds.ladders.get(proposal.knob, ())
+    ladder = case.ladders.get(proposal.knob, ())
     if case.by_person or not ladder:
         return None
     before, after = values_of(proposal.before), values_of(proposal.setting)
