@@ -15,7 +15,7 @@ from msgspec import Struct
 from controller import blocks
 from controller.desired import Desired, desired
 from controller.fleet import Fleet, Reached
-from controller.latch import Latched
+from controller.latch import Latched, LatchState
 from controller.state import Declared
 from controller.store.port import Control, Principal, Store, Tx
 from policies import laws
@@ -264,9 +264,8 @@ class Operations:
             return False
         return True
 
-    def _latched(self, state: str, reason: str, by: Principal) -> Latched:
-        held = "held" if state == "held" else "killed"
-        return Latched(state=held, actor=by.id, reason=_reason(reason), since_us=self._clock())
+    def _latched(self, state: LatchState, reason: str, by: Principal) -> Latched:
+        return Latched(state=state, actor=by.id, reason=_reason(reason), since_us=self._clock())
 
     def _target(self, target: str) -> Declared:
         found = self._declared.get(target)

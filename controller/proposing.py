@@ -12,7 +12,7 @@ from controller.rules import Fired, fire
 from controller.starting import baseline_below
 from controller.state import LOOP, Draft, Seen
 from controller.store.port import Decision
-from policies.guardrails import admit
+from policies.guardrails import OPEN, Bounds, admit
 from policies.knobs import KnobSpec
 from policies.policy import Mode, Origin, Policy
 from policies.proposal import Proposal
@@ -35,8 +35,9 @@ def propose(draft: Draft, seen: Seen) -> None:
     admitted, denied = admit(
         proposals,
         tuple(draft.policies.values()),
-        specs=specs,
-        ladders={name: _ladder(draft, spec) for name, spec in specs.items()},
+        Bounds(
+            specs=specs, ladders={name: _ladder(draft, spec) for name, spec in specs.items()}
+        ),
         now_us=draft.now_us,
         limits=draft.declared.guardrails,
     )
@@ -114,11 +115,12 @@ def _of_rule(
 
 
 def _of_plant(draft: Draft, seen: Seen, specs: dict[str, KnobSpec]) -> list[Proposal]:
+    """The plant's law for the cap, unless one is there, on its way, or was just shown."""
     spec = specs.get("active_cap")
-    if spec is None or seen.plant is None or draft.declared.target.knobs.of(spec.name) is None:
+    if spec is None or seen.plant is None or draft.in_knob(spec.name, OPEN):
         return []
     before = baseline_below(draft, spec.name, spec.boot)
-    if before.law is not None:
+    if before.law is not None or _shown(draft, spec.name):
         return []
     found = plant.propose_law(
         draft.declared.name,
@@ -130,6 +132,15 @@ def _of_plant(draft: Draft, seen: Seen, specs: dict[str, KnobSpec]) -> list[Prop
         limits=draft.declared.trial,
     )
     return [found] if isinstance(found, Proposal) else []
+
+
+def _shown(draft: Draft, knob: str) -> bool:
+    """Whether observe mode has recorded such a proposal of the plant within the cooldown."""
+    if mode_of(draft, knob) != "observe":
+        return False
+    since_us = draft.now_us - draft.declared.guardrails.cooldown_s * 1_000_000
+    observed = draft.in_knob(knob, frozenset({"observed"}))
+    return any(p.origin.kind == "plant" and p.created_us > since_us for p in observed)
 
 
 def _ladder(draft: Draft, spec: KnobSpec) -> tuple[int, ...]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from controller import blocks
 from controller.planning import plan
 from controller.state import Draft, Seen
 from controller.trials import Trial
 from policies.knobs import KnobSpec
+from policies.lifecycle import State
 from policies.policy import Policy
 from policies.settings import Layer, Setting, effective
 
-BUSY = ("applying", "on_trial", "paused", "reverting")
+BUSY: Final[tuple[State, ...]] = ("applying", "on_trial", "paused", "reverting")
 
 
 def start(draft: Draft, seen: Seen) -> None:

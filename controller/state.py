@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from random import Random
 from typing import Any
 
@@ -197,6 +197,10 @@ class Draft:
     def new_id(self, prefix: str) -> str:
         """A fresh id that sorts by time."""
         return new_id(prefix, self.now_us, self.rng.randbytes(8))
+
+    def in_knob(self, knob: str, states: Collection[State]) -> list[Policy]:
+        """Policies on one knob now in one of these states, oldest first."""
+        return [p for p in self.in_state(*states) if p.knob == knob]
 
     def in_state(self, *states: State) -> list[Policy]:
         """Policies now in one of these states, oldest first."""

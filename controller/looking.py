@@ -1,0 +1,188 @@
+"""Builds ``Seen`` from the feature store and the engine: only what this step needs.
+
+Request rows are read for units that are due and, once a second, for the open unit's trips; the
+plant's inputs every few seconds. Nothing here decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from controller import blocks
+from controller.fleet import Replica
+from controller.judge.trips import misses_s
+from controller.state import BlockCounts, BlockRows, Declared, PlantInput, Seen
+from controller.trials import Block, Trial
+from signals.events import MICROS
+from signals.features.model import Features, RequestRow, WindowRevision
+from signals.features.view import feature_values
+from signals.features.windows import merge_steps
+
+VIEW_SPAN_S = 10
+PLANT_SPAN_S = 300
+PLANT_EVERY_S = 2.0
+VIEW_EVERY_S = 0.25
+MISSES_EVERY_S = 1.0
+RECENT_REQUESTS = 200
+ASSUMED_DRAIN_S = 1.0
+
+
+class Cached(Struct, kw_only=True):
+    """The slower parts of a look, and when they were taken (monotonic s)."""
+
+    features: Mapping[str, float] = {}
+    features_at_s: float = float("-inf")
+    plant_at_s: float = float("-inf")
+    misses: dict[int, tuple[float, ...]] = {}
+    misses_at_s: float = float("-inf")
+
+
+class Looker:
+    """Looks at one target. Not thread-safe; the loop's thread owns it."""
+
+    def __init__(
+        self, declared: Declared, features: Features, replica: Replica, *, lateness_s: int
+    ) -> None:
+        self._declared = declared
+        self._features = features
+        self._replica = replica
+        self._lateness_us = lateness_s * MICROS
+        self._cached = Cached()
+
+    def look(self, trial: Trial | None, *, now_us: int, mono_s: float, plant: bool) -> Seen:
+        """What there is to see now. ``plant``: somebody waits for a plan, so don't wait for it.
+
+        Raises ``Unavailable`` when the feature store can't be read.
+        """
+        name = self._declared.name
+        max_age_s = self._declared.serve.reconcile_ms / 1000
+        observed = self._replica.read(max_age_s=max_age_s)
+        watermark_us = self._features.watermark_us(name)
+        closed_us = watermark_us - self._lateness_us
+        running = trial is not None and trial.state == "running"
+        return Seen(
+            observed=observed,
+            features=self._view(now_us, mono_s),
+            cursor=watermark_us,
+            closed_us=closed_us,
+            due=self._due(trial, closed_us) if trial is not None and running else {},
+            open_counts=self._open(trial, now_us, mono_s) if trial is not None and running else {},
+            plant=self._plant(now_us, mono_s, at_once=plant),
+        )
+
+    def _view(self, now_us: int, mono_s: float) -> Mapping[str, float]:
+        if mono_s - self._cached.features_at_s >= VIEW_EVERY_S:
+            self._cached.features_at_s = mono_s
+            since_us = now_us - (VIEW_SPAN_S + 5) * MICROS
+            name = self._declared.name
+            self._cached.features = feature_values(
+                self._features.windows(name, from_us=since_us, to_us=now_us),
+                self._features.seconds(name, from_us=since_us, to_us=now_us),
+                now_us=now_us,
+                span_s=VIEW_SPAN_S,
+                intents=self._declared.target.intents,
+            )
+        return self._cached.features
+
+    def _due(self, trial: Trial, closed_us: int) -> dict[int, BlockRows]:
+        found = {}
+        for unit in blocks.due(trial, closed_us=closed_us):
+            for block in unit.blocks:
+                found[block.index] = self._rows(trial, block)
+        return found
+
+    def _rows(self, trial: Trial, block: Block) -> BlockRows:
+        plan, began_us = trial.plan, block.began_us or 0
+        windows = self._features.windows(
+            plan.target, from_us=began_us - 5 * MICROS, to_us=block.ended_us or began_us
+        )
+        return BlockRows(
+            requests=tuple(self._features.trial_requests(plan.id, block=block.index)),
+            seconds=tuple(self._features.trial_seconds(plan.id, block=block.index)),
+            incomplete=any(w.incomplete for w in windows if _of(w, plan.id, block.index)),
+        )
+
+    def _open(self, trial: Trial, now_us: int, mono_s: float) -> dict[int, BlockCounts]:
+        if not trial.units:
+            return {}
+        begun = [b for b in trial.units[-1].blocks if b.began_us is not None]
+        if mono_s - self._cached.misses_at_s >= MISSES_EVERY_S:
+            self._cached.misses_at_s = mono_s
+            self._cached.misses = {b.index: self._misses(trial, b) for b in begun}
+        counts = {}
+        for block in begun:
+            answered, errors = self._errors(trial, block, now_us)
+            misses = self._cached.misses.get(block.index, ())
+            counts[block.index] = BlockCounts(answered=answered, errors=errors, misses_s=misses)
+        return counts
+
+    def _misses(self, trial: Trial, block: Block) -> tuple[float, ...]:
+        rows = self._features.trial_requests(trial.plan.id, block=block.index)
+        return tuple(misses_s(rows, block=block.index, began_us=block.began_us or 0))
+
+    def _errors(self, trial: Trial, block: Block, now_us: int) -> tuple[int, int]:
+        """(answered, errors) of one block, from its open windows."""
+        windows = self._features.windows(
+            trial.plan.target, from_us=(block.began_us or now_us) - 5 * MICROS, to_us=now_us
+        )
+        mine = [w.counts for w in windows if _of(w, trial.plan.id, block.index)]
+        return sum(c.completed + c.errors for c in mine), sum(c.errors for c in mine)
+
+    def _plant(self, now_us: int, mono_s: float, *, at_once: bool) -> PlantInput | None:
+        if not at_once and mono_s - self._cached.plant_at_s < PLANT_EVERY_S:
+            return None
+        self._cached.plant_at_s = mono_s
+        name = self._declared.name
+        seconds = self._features.seconds(
+            name, from_us=now_us - PLANT_SPAN_S * MICROS, to_us=now_us
+        )
+        engines = self._features.engines(name)
+        requests = {
+            intent: self._features.find_requests(name, intent=intent, limit=RECENT_REQUESTS)
+            for intent in self._declared.target.intents
+        }
+        steps = merge_steps([second.steps for second in seconds])
+        return PlantInput(
+            moments=steps,
+            curve=engines[0].curve if engines else (),
+            prefill_per_decode=steps.f / steps.b if steps.b else 0.0,
+            arrivals=tuple((s.to_us, s.arrivals) for s in seconds),
+            offered=tuple((s.to_us, s.offered_tokens) for s in seconds),
+            deadline_s=_deadlines(requests),
+            drain_p95_s=_drain(requests),
+            fingerprint=(engines[0].fingerprint or "") if engines else "",
+        )
+
+
+def _of(window: WindowRevision, trial: str, block: int) -> bool:
+    return window.key.trial == trial and window.key.block == block
+
+
+def _deadlines(requests: Mapping[str, Sequence[RequestRow]]) -> dict[str, float]:
+    """Per intent, the 95th percentile of arrival-to-deadline in seconds."""
+    found = {}
+    for intent, rows in requests.items():
+        spans = [row.deadline_us - row.arrival_us for row in rows if row.deadline_us is not None]
+        if spans:
+            found[intent] = _p95(spans) / MICROS
+    return found
+
+
+def _drain(requests: Mapping[str, Sequence[RequestRow]]) -> float:
+    """95th percentile of first to last token in seconds: what a running request still needs."""
+    spans = [
+        row.finished_us - row.arrival_us - row.ttft_us
+        for rows in requests.values()
+        for row in rows
+        if row.finished_us is not None and row.ttft_us is not None
+    ]
+    return max(0.0, _p95(spans) / MICROS) if spans else ASSUMED_DRAIN_S
+
+
+def _p95(values: Sequence[int]) -> int:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, (95 * len(ordered)) // 100)]
+
+
