@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import msgspec
 import rfc8785
 from msgspec import Struct
 
@@ -45,10 +46,21 @@ def leaf_hash(stored: bytes) -> bytes:
     return hashlib.sha256(b"\x00" + stored).digest()
 
 
+EXACT = 2**53 - 1
+"""Canonical JSON holds no greater integer: readers that use doubles would round it."""
+
+
 def plain(value: Any) -> Any:
-    """The value with floats as their shortest exact decimal strings, for canonical JSON."""
+    """The value for canonical JSON: records as objects, floats and huge integers as strings.
+
+    A float's string is its shortest exact decimal.
+    """
+    if isinstance(value, Struct):
+        return plain(msgspec.to_builtins(value))
     if isinstance(value, float):
         return repr(value)
+    if isinstance(value, int) and abs(value) > EXACT:
+        return str(value)
     if isinstance(value, dict):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

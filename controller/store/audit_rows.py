@@ -1,8 +1,8 @@
-"""The audit's rows. The index comes from the head row, which a transaction locks at its end."""
+"""The audit's rows. A change locks the head row, which gives the index, after its own row."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import insert, select, update
@@ -10,7 +10,13 @@ from sqlalchemy import insert, select, update
 from controller.store.rows import Rows, bounded
 from controller.store.tables import audit_entries, audit_head
 from policies.audit import Entry, canonical, leaf_hash
+from policies.lifecycle import STATES
 from signals.errors import Broken
+
+RESERVED: Final = frozenset(
+    {f"policy.{state}" for state in STATES} | {"key.created", "key.revoked"}
+)
+"""Actions that the verifier reads as changes of a row; each is written with its change."""
 
 
 class AuditRows(Rows):
@@ -26,7 +32,31 @@ class AuditRows(Rows):
         target: str,
         details: dict[str, Any],
     ) -> Entry:
-        """The next entry; its time is the head's where the clock has gone back."""
+        """The next entry; its time is the head's where the clock has gone back.
+
+        Raises ``Broken`` for the actions that only a move or a key's own call may record.
+        """
+        if action in RESERVED:
+            raise Broken(f"{action} is recorded by the change itself, never beside it")
+        return self._record(
+            at_us=at_us,
+            actor=actor,
+            action=action,
+            subject=subject,
+            target=target,
+            details=details,
+        )
+
+    def _record(
+        self,
+        *,
+        at_us: int,
+        actor: str,
+        action: str,
+        subject: str,
+        target: str,
+        details: dict[str, Any],
+    ) -> Entry:
         connection = self._for_writing()
         head = connection.execute(
             select(audit_head.c.size, audit_head.c.at_us).with_for_update()

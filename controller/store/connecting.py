@@ -53,9 +53,12 @@ def writing_engine(path: Path, settings: StoreSettings) -> Engine:
     return engine
 
 
-def reading_engine(path: Path, settings: StoreSettings) -> Engine:
-    """Read-only connections for any thread or process; each transaction is one snapshot."""
-    mode = "mode=ro" if _may_join(path) else "immutable=1"
+def reading_engine(path: Path, settings: StoreSettings, *, offline: bool = False) -> Engine:
+    """Read-only connections for any thread or process; each transaction is one snapshot.
+
+    ``offline``: the file may be a copy that nobody writes, on media that nobody can write.
+    """
+    mode = "immutable=1" if offline and _lies_still(path) else "mode=ro"
     engine = create_engine(
         f"sqlite:///file:{quote(str(path.absolute()))}?{mode}&uri=true",
         poolclass=QueuePool,
@@ -72,9 +75,9 @@ def reading_engine(path: Path, settings: StoreSettings) -> Engine:
     return engine
 
 
-def _may_join(path: Path) -> bool:
-    """Reading beside a writer needs a shared-memory file; a copy on read-only media has none."""
-    return os.access(path.parent, os.W_OK) or Path(f"{path}-wal").exists()
+def _lies_still(path: Path) -> bool:
+    """Reading beside a writer needs a shared-memory file, which read-only media can't have."""
+    return not os.access(path.parent, os.W_OK) and not Path(f"{path}-wal").exists()
 
 
 def _prepare(engine: Engine, pragmas: tuple[str, ...], *, begin: str) -> None:

@@ -74,7 +74,7 @@ class KeyRows(AuditRows):
         at_us: int,
         **details: Any,
     ) -> None:
-        self.append_audit(
+        self._record(
             at_us=at_us,
             actor=actor,
             action=action,

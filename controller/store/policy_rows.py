@@ -71,7 +71,7 @@ class PolicyRows(AuditRows):
             raise Conflict(
                 f"policy {policy.id} exists already", field="id", value=policy.id
             ) from error
-        self.append_audit(
+        self._record(
             at_us=policy.created_us,
             actor=policy.proposed_by,
             action="policy.proposed",
@@ -110,7 +110,7 @@ class PolicyRows(AuditRows):
         same = (policies.c.id == stored.id, policies.c.rev == stored.rev)
         if connection.execute(update(policies).where(*same).values(row)).rowcount != 1:
             raise _lost(stored, policy)
-        self.append_audit(
+        self._record(
             at_us=at_us,
             actor=actor,
             action=f"policy.{after}",

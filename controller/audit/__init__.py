@@ -1,0 +1,1 @@
+"""The audit, read back: verified against the rows it speaks of, and exported."""
