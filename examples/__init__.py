@@ -1,0 +1,1 @@
+"""Programs to read first, and the journey that `make run` tells."""
