@@ -28,38 +28,40 @@ class MissLimits(Protocol):
         """… at least this many more."""
 
 
-def hard_trip(plan: TrialPlan, *, errors: int, completed: int) -> str | None:
+def hard_trip(plan: TrialPlan, *, errors: int, answered: int) -> str | None:
     """Why the candidate's arm must end now, or None.
 
-    ``completed``: requests of the candidate's arm that were answered, the ``errors`` among them
+    ``answered``: requests of the candidate's arm that ended, the ``errors`` among them
     included.
     """
-    if errors < plan.min_errors or errors <= plan.max_error_rate * completed:
+    if errors < plan.min_errors or errors <= plan.max_error_rate * answered:
         return None
     return (
-        f"error rate {errors / max(completed, errors):.1%} over the limit of "
-        f"{plan.max_error_rate:.1%} ({errors} errors in {completed} answers)"
+        f"error rate {errors / max(answered, errors):.1%} over the limit of "
+        f"{plan.max_error_rate:.1%} ({errors} errors in {answered} answers)"
     )
 
 
-def latency_trip(limits: MissLimits, *, candidate: int, baseline: int) -> str | None:
+def latency_trip(
+    limits: MissLimits,
+    *,
+    baseline_misses_s: Sequence[float],
+    candidate_misses_s: Sequence[float],
+    ran_s: float,
+) -> str | None:
     """Why the candidate should rest for the unit's remainder, or None.
 
-    Both count misses over *equal* time since their own block began (``misses_within``).
+    Misses are given in seconds since their own block began (``misses_s``); ``ran_s`` is how long
+    *both* arms have run, so the shorter of the two. Misses later than that are not compared.
     """
+    baseline = sum(at <= ran_s for at in baseline_misses_s)
+    candidate = sum(at <= ran_s for at in candidate_misses_s)
     if candidate <= limits.trip_ratio * baseline or candidate - baseline < limits.trip_misses:
         return None
     return (
         f"{candidate} misses on the candidate against {baseline} on the baseline "
-        f"in the same time since their blocks began"
+        f"in the first {ran_s:.0f} s of their blocks"
     )
-
-
-def misses_within(
-    requests: Sequence[RequestRow], *, block: int, began_us: int, ran_s: float
-) -> int:
-    """Misses of one block that had become one ``ran_s`` after the block began."""
-    return sum(at <= ran_s for at in misses_s(requests, block=block, began_us=began_us))
 
 
 def misses_s(requests: Sequence[RequestRow], *, block: int, began_us: int) -> list[float]:
