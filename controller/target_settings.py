@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
+from controller.rule_settings import RuleSettings
 from policies.knobs import KnobSpec
 from policies.policy import Mode
 from policies.settings import Setting, digest
@@ -127,6 +128,9 @@ class TargetSettings(Section):
         reason="declared settings, knob: value; unset = the engine's boot values",
     )
     knobs: Knobs = Field(default_factory=Knobs, description="what the loop may change, and how")
+    rules: tuple[RuleSettings, ...] = setting(
+        (), unit="", reason="declared triggers; each only proposes", max_length=64
+    )
 
     @field_validator("intents")
     @classmethod
