@@ -29,15 +29,17 @@ class Line(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     entry: str
 
 
-def export(path: Path) -> Iterator[bytes]:
+def export(path: Path, *, after: int = -1) -> Iterator[bytes]:
     """The lines of the store at ``path``, each with its newline, from one snapshot, streamed.
+
+    ``after``: only entries with a higher index, for a reader that has the others.
 
     Rows go out as they lie, checked or not: ``read`` and ``verify`` are for that. Raises as
     ``open_audit``, and ``Rejected`` for a row that can't be written as a line at all.
     """
     encoder = msgspec.json.Encoder()
     with open_audit(path) as file:
-        for row in file.entries():
+        for row in file.entries(after=after):
             try:
                 line = msgspec.convert(
                     {

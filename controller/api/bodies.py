@@ -1,0 +1,119 @@
+"""What callers send. Unknown members are refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+from controller.keys import ANY, KeyRequest
+from controller.store.port import Role
+from policies.laws import Variable
+from policies.policy import Mode
+from policies.runtime_config import Shrink
+from policies.settings import Setting
+from signals.errors import Rejected
+from signals.events import MICROS
+from signals.settings import Name
+
+Reason = Annotated[str, Field(min_length=1, max_length=2000, description="kept in the audit")]
+Names = Annotated[tuple[str, ...], Field(max_length=256)]
+
+
+class Body(BaseModel):
+    """Base of every request body."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WithReason(Body):
+    """An act that needs a reason."""
+
+    reason: Reason
+
+
+class Approval(Body):
+    """Approves exactly what was shown: the digest comes with the policy."""
+
+    shown_digest: str = Field(min_length=1, max_length=64)
+
+
+class LawStepBody(Body):
+    """One step of a law."""
+
+    above: float = Field(ge=0)
+    value: int
+
+
+class LawBody(Body):
+    """A step function of one exogenous variable."""
+
+    variable: Variable
+    class_: str | None = Field(default=None, alias="class")
+    window_s: float = Field(gt=0, le=600)
+    default: int
+    steps: tuple[LawStepBody, ...] = Field(min_length=1, max_length=16)
+    hysteresis: float = Field(default=0.0, ge=0)
+    min_dwell_s: float = Field(default=0.0, ge=0, le=600)
+
+
+class SettingBody(Body):
+    """A value or a law; exactly one."""
+
+    value: int | None = None
+    law: LawBody | None = None
+    shrink: Shrink = "drain"
+
+    def setting(self) -> Setting:
+        """As the rest of the house has it. Raises ``Rejected``."""
+        if (self.value is None) == (self.law is None):
+            raise Rejected(
+                "a setting is a value or a law", field="setting", allowed="exactly one of the two"
+            )
+        plain: dict[str, Any] = self.model_dump(by_alias=True, exclude_none=True)
+        return msgspec.convert(plain, Setting)
+
+
+class Proposal(Body):
+    """A policy by hand."""
+
+    target: Name
+    knob: Name
+    setting: SettingBody
+    reason: Reason
+
+
+class ModeBody(Body):
+    """How far the loop may go with a knob."""
+
+    mode: Mode
+
+
+class KillBody(WithReason):
+    """Kill one target, or every one."""
+
+    target: Name | None = None
+
+
+class NewKey(Body):
+    """A key for a person or a producer; the lists bound what a producer may post."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_.@-]{0,62}$", description="whose it is")
+    role: Role
+    targets: Names = (ANY,)
+    kinds: Names = ()
+    names: Names = (ANY,)
+    expires_in_s: int | None = Field(default=None, ge=60, le=315_360_000)
+
+    def wanted(self, now_us: int) -> KeyRequest:
+        """As the rest of the house has it."""
+        expires_us = None if self.expires_in_s is None else now_us + self.expires_in_s * MICROS
+        return KeyRequest(
+            name=self.name,
+            role=self.role,
+            targets=self.targets,
+            kinds=self.kinds,
+            names=self.names,
+            expires_us=expires_us,
+        )

@@ -1,0 +1,56 @@
+"""What files declare, read-only here: intents, metrics, rules. And what became of signals."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from controller.api.access import Wired
+from controller.api.answers import Answer, Limit, page
+from controller.api.problems import documented
+from controller.api.target_views import declared
+
+router = APIRouter(prefix="/v1", tags=["declarations"])
+
+
+@router.get("/intents", responses=documented(404, 422))
+def intents(services: Wired, target: str | None = None) -> Response:
+    """Every declared intent with its class and service levels."""
+    names = [target] if target is not None else list(services.settings.targets)
+    found = [
+        {"target": name, "name": intent, **settings.model_dump(by_alias=True)}
+        for name in names
+        for intent, settings in declared(services, name).intents.items()
+    ]
+    return Answer({"items": found})
+
+
+@router.get("/metric-definitions")
+def metrics(services: Wired) -> Response:
+    """Every declared metric; ingest refuses an undeclared name."""
+    defined = services.settings.metrics.items()
+    return Answer({"items": [{"name": name, **one.model_dump()} for name, one in defined]})
+
+
+@router.get("/rules", responses=documented(404, 422))
+def rules(services: Wired, target: str | None = None) -> Response:
+    """Every declared rule, in the file's words."""
+    names = [target] if target is not None else list(services.settings.targets)
+    found = [
+        {"target": name, **rule.model_dump(by_alias=True)}
+        for name in names
+        for rule in declared(services, name).rules
+    ]
+    return Answer({"items": found})
+
+
+@router.get("/decisions", tags=["decisions"], responses=documented(422))
+def decisions(services: Wired, target: str | None = None, limit: Limit = 100) -> Response:
+    """What was decided, from which context, with what chance; newest first."""
+    with services.store.read() as tx:
+        return Answer(page(tx.decisions(target=target, limit=limit), limit, None))
+
+
+@router.get("/dead-letters", tags=["signals"], responses=documented(422))
+def dead_letters(services: Wired, limit: Limit = 100) -> Response:
+    """Signals that were accepted and could not be used, with the reason; newest first."""
+    return Answer(page(services.dead_letters.dead_letters(limit=limit), limit, None))

@@ -1,0 +1,180 @@
+"""What a target looks like: at a glance, and setting by setting. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from controller.api import shapes
+from controller.api.ports import Services
+from controller.desired import Desired, desired
+from controller.fleet import Replica
+from controller.looking import VIEW_SPAN_S
+from controller.reconciler import differs
+from controller.settings import TargetSettings
+from controller.store.port import Tx
+from controller.trials import Trial
+from policies.knobs import KnobSpec
+from policies.lifecycle import LAYERED
+from policies.policy import Mode
+from policies.runtime_config import RuntimeConfig
+from policies.settings import digest
+from signals.errors import NotFound
+from signals.events import MICROS
+from signals.features.model import ATOM_S
+from signals.features.view import feature_values
+
+MAX_AGE_S = 0.5
+"""A replica that was read this recently is not asked again."""
+VERDICTS = 5
+
+
+def declared(services: Services, target: str) -> TargetSettings:
+    """What the file says of a target. Raises ``NotFound``."""
+    found = services.settings.targets.get(target)
+    if found is None:
+        known = sorted(services.settings.targets)
+        raise NotFound(f"no target {target!r}", field="target", value=target, allowed=known)
+    return found
+
+
+def line(services: Services, tx: Tx, target: str) -> dict[str, Any]:
+    """One target in a list."""
+    running = _running(tx, target)
+    return {
+        "name": target,
+        "maximize": declared(services, target).maximize,
+        "control": tx.control(target),
+        "trial": shapes.trial_line(running) if running is not None else None,
+    }
+
+
+def glance(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
+    """Everything that ``trimtab status TARGET`` shows."""
+    aim = declared(services, target)
+    replica = services.fleet.first(target)
+    seen = replica.read(max_age_s=MAX_AGE_S)
+    with services.store.read() as tx:
+        shown = line(services, tx, target)
+        wish = _wish(services, tx, target, now_us)
+        modes = tx.modes(target)
+        foreign = {f.knob: f for f in tx.foreign(target) if f.until_us > now_us}
+        done = [t for t in tx.trials(target=target, running=False) if t.ruling is not None]
+        waiting = tx.policies(target=target, states=("pending",))
+    specs = seen.knobs if seen is not None else ()
+    knobs = [_knob(spec, aim, wish, modes, seen) for spec in specs]
+    for knob in knobs:
+        knob["foreign"] = foreign.get(knob["knob"])
+    return {
+        **shown,
+        "on_kill": aim.on_kill,
+        "knobs": knobs,
+        "pending": [shapes.policy(one) for one in waiting],
+        "verdicts": [shapes.trial_line(one) for one in done[:VERDICTS]],
+        "attainment": _attainment(services, target, now_us),
+        "watermark_us": services.features.watermark_us(target),
+        "replicas": [_replica(one, wish) for one in services.fleet.of(target)],
+        "engines": services.features.engines(target),
+    }
+
+
+def settings(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
+    """Baseline, desired, observed, and what differs."""
+    aim = declared(services, target)
+    with services.store.read() as tx:
+        wish = _wish(services, tx, target, now_us)
+    return {
+        "target": target,
+        "baseline": {
+            "version": aim.baseline_version,
+            "settings": msgspec.to_builtins(aim.baseline_settings()),
+        },
+        "desired": {
+            "settings": {knob: shapes.effective(one) for knob, one in wish.settings.items()},
+            "digest": digest({knob: one.setting for knob, one in wish.settings.items()}),
+            "trial": wish.trial,
+            "hold": wish.hold,
+            "left_alone": wish.left_alone,
+        },
+        "replicas": [_replica(one, wish, whole=True) for one in services.fleet.of(target)],
+    }
+
+
+def rule_features(services: Services, target: str, *, now_us: int) -> Mapping[str, float]:
+    """What rules see now, computed from the same windows by the same function as the loop does."""
+    since_us = now_us - (VIEW_SPAN_S + ATOM_S) * MICROS
+    return feature_values(
+        services.features.windows(target, from_us=since_us, to_us=now_us),
+        services.features.seconds(target, from_us=since_us, to_us=now_us),
+        now_us=now_us,
+        span_s=VIEW_SPAN_S,
+        intents=declared(services, target).intents,
+    )
+
+
+def _wish(services: Services, tx: Tx, target: str, now_us: int) -> Desired:
+    aim = declared(services, target)
+    return desired(
+        aim.baseline_settings(),
+        tx.policies(target=target, states=sorted(LAYERED), limit=1000),
+        _running(tx, target),
+        tx.control(target),
+        tx.foreign(target),
+        on_kill=aim.on_kill,
+        now_us=now_us,
+    )
+
+
+def _running(tx: Tx, target: str) -> Trial | None:
+    return next(iter(tx.trials(target=target, running=True, limit=1)), None)
+
+
+def _knob(
+    spec: KnobSpec,
+    aim: TargetSettings,
+    wish: Desired,
+    modes: dict[str, Mode],
+    seen: RuntimeConfig | None,
+) -> dict[str, Any]:
+    return {
+        "knob": spec.name,
+        "unit": spec.unit,
+        "low": spec.low,
+        "capacity": spec.capacity,
+        "capability": spec.capability,
+        "ladder": aim.knobs.of(spec.name).values(spec),
+        "mode": aim.knobs.mode(spec.name, modes.get(spec.name)),
+        "managed_by": "file" if aim.knobs.managed(spec.name) else None,
+        "desired": shapes.effective(wish.settings.get(spec.name)),
+        "observed": seen.setting(spec.name) if seen is not None else None,
+    }
+
+
+def _replica(replica: Replica, wish: Desired, *, whole: bool = False) -> dict[str, Any]:
+    seen = replica.read(max_age_s=MAX_AGE_S)
+    shown: dict[str, Any] = {
+        "name": replica.name,
+        "url": replica.url,
+        "reachable": seen is not None,
+        "problem": replica.problem,
+        "differs": differs(wish, seen) if seen is not None else None,
+    }
+    if seen is not None:
+        shown |= {"incarnation": seen.incarnation, "version": seen.version, "hold": seen.hold}
+    return shown | {"observed": seen} if whole else shown
+
+
+def _attainment(services: Services, target: str, now_us: int) -> dict[str, dict[str, float | None]]:
+    now = rule_features(services, target, now_us=now_us)
+    return {
+        name: {
+            "now": now.get(f"{name}.attainment"),
+            "wanted": intent.slo.attainment,
+            "arrivals_per_s": now.get(f"{name}.arrivals_per_s"),
+            "tokens_per_s": now.get(f"{name}.tokens_per_s"),
+            "waiting": now.get(f"{name}.waiting"),
+        }
+        for name, intent in declared(services, target).intents.items()
+    }

@@ -1,0 +1,133 @@
+"""A store's file as an auditor reads it: the rows as they lie, trusting nothing about them.
+
+SQLite lets a column hold anything, and whoever edits rows need not keep to types: values come as
+they are, undecoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy import Connection, text
+
+from controller.store.connecting import reading_engine, translated
+from controller.store.settings import StoreSettings
+from signals.errors import NotFound, Rejected
+
+BATCH_ROWS = 500
+TABLES = frozenset({"audit_entries", "audit_head", "policies", "keys"})
+
+
+class EntryRow(NamedTuple):
+    """A row of ``audit_entries``."""
+
+    leaf_index: object
+    at_us: object
+    actor: object
+    action: object
+    subject: object
+    target: object
+    stored: object
+    leaf_hash: object
+
+
+class PolicyRow(NamedTuple):
+    """A row of ``policies``."""
+
+    id: object
+    target: object
+    knob: object
+    state: object
+    rev: object
+    updated_us: object
+    body: object
+
+
+class KeyRow(NamedTuple):
+    """A row of ``keys``."""
+
+    id: object
+    token_sha256: object
+    body: object
+
+
+class HeadRow(NamedTuple):
+    """The row of ``audit_head``."""
+
+    size: object
+    at_us: object
+
+
+class AuditFile:
+    """One snapshot of a store's file. Lists are streamed, in the order of their keys."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def entries(self, *, after: int | None = None) -> Iterator[EntryRow]:
+        """By index; ``after``: only those above it."""
+        table = "audit_entries"
+        if after is not None:
+            table += f" WHERE leaf_index > {after:d}"
+        for row in self._rows(table, EntryRow._fields, order="leaf_index"):
+            yield EntryRow(*row)
+
+    def policies(self) -> Iterator[PolicyRow]:
+        """By id."""
+        for row in self._rows("policies", PolicyRow._fields, order="id"):
+            yield PolicyRow(*row)
+
+    def keys(self) -> Iterator[KeyRow]:
+        """By id."""
+        for row in self._rows("keys", KeyRow._fields, order="id"):
+            yield KeyRow(*row)
+
+    def heads(self) -> list[HeadRow]:
+        """There should be exactly one."""
+        return [HeadRow(*row) for row in self._rows("audit_head", HeadRow._fields, order="size")]
+
+    def triggers(self) -> frozenset[str]:
+        """Names of the triggers that the file has."""
+        return self._names("trigger")
+
+    def tables(self) -> frozenset[str]:
+        """Names of the tables that the file has."""
+        return self._names("table")
+
+    def _names(self, kind: str) -> frozenset[str]:
+        query = text("SELECT name FROM sqlite_master WHERE type = :kind")
+        return frozenset(self._connection.execute(query, {"kind": kind}).scalars())
+
+    def _rows(
+        self, table: str, columns: tuple[str, ...], *, order: str
+    ) -> Iterator[tuple[object, ...]]:
+        query = text(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {order}")
+        streamed = self._connection.execution_options(yield_per=BATCH_ROWS)
+        for row in streamed.execute(query):
+            yield tuple(row)
+
+
+@contextmanager
+def open_audit(path: Path) -> Iterator[AuditFile]:
+    """One read-only snapshot, also beside a running writer or of a copy on read-only media.
+
+    Raises ``NotFound`` without a file, ``Rejected`` where it is not a store, ``Broken`` when the
+    file is damaged.
+    """
+    if not path.is_file():
+        raise NotFound(f"no store at {path}", field="path", value=str(path))
+    engine = reading_engine(path, StoreSettings(readers=1), offline=True)
+    try:
+        with translated(), engine.begin() as connection:
+            opened = AuditFile(connection)
+            missing = TABLES - opened.tables()
+            if missing:
+                raise Rejected(
+                    f"{path} is not a store: it has no {', '.join(sorted(missing))}", field="path"
+                )
+            yield opened
+    finally:
+        engine.dispose()
