@@ -7,10 +7,12 @@ operator's kill may act at the same time, and the engine's ``expected`` decides 
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import time
 from collections.abc import Callable
 
+import msgspec
 from msgspec import Struct
 
 from controller.desired import Desired
@@ -21,6 +23,8 @@ from policies.runtime_config import RuntimeConfig
 from signals.errors import Broken, Conflict, Rejected, Unavailable
 
 TRIES = 3
+REMEMBERED_CHANGES = 128
+"""Of one incarnation's change log; the engine itself keeps more."""
 
 
 class Reached(Struct, frozen=True, kw_only=True):
@@ -112,12 +116,25 @@ class Replica:
         return "patched"
 
     def _read(self) -> None:
+        """Read what is new; the whole change log when the engine is another incarnation."""
+        known = self.seen
+        newest = -1 if known is None else max((c.seq for c in known.changes), default=-1)
         try:
-            self._note(self._actuator.read())
+            seen = self._actuator.read(after_seq=newest)
+            if known is not None and seen.incarnation != known.incarnation:
+                seen = self._actuator.read()
+            self._note(seen)
         except (Unavailable, Rejected) as error:
             self.problem = error.detail
 
     def _note(self, seen: RuntimeConfig) -> None:
+        """Remember an answer, with the latest changes of this incarnation put before its own."""
+        known = self.seen
+        if known is not None and known.incarnation == seen.incarnation:
+            first = min((change.seq for change in seen.changes), default=sys.maxsize)
+            earlier = tuple(change for change in known.changes if change.seq < first)
+            changes = (*earlier, *seen.changes)[-REMEMBERED_CHANGES:]
+            seen = msgspec.structs.replace(seen, changes=changes)
         self.seen, self.problem, self._read_at_s = seen, None, self._mono()
 
 

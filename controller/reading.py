@@ -21,7 +21,8 @@ def take_in(draft: Draft, seen: RuntimeConfig) -> None:
         _restarted(draft, seen)
     else:
         _foreign_changes(draft, seen, after=-1 if last is None else last.seq)
-    newest = max((change.seq for change in seen.changes), default=-1)
+    known = last.seq if last is not None and last.incarnation == seen.incarnation else -1
+    newest = max((change.seq for change in seen.changes), default=known)
     draft.last_read = LastRead(incarnation=seen.incarnation, seq=newest)
     if draft.trial is not None:
         draft.trial = blocks.read_back(draft.trial, seen)

@@ -15,8 +15,8 @@ class Actuator(Protocol):
     same patch again is always safe: a repeated ``change_id`` gets the first answer.
     """
 
-    def read(self) -> RuntimeConfig:
-        """What is in force now, with the change log that the engine still holds."""
+    def read(self, *, after_seq: int = -1) -> RuntimeConfig:
+        """What is in force now, and the changes numbered above ``after_seq`` that it still holds."""
 
     def patch(self, patch: Patch) -> RuntimeConfig:
         """Apply all of it or nothing; the answer shows the values observed after application.

@@ -1,0 +1,324 @@
+"""A whole target in one thread and in no real time: the real loop, store and settings book.
+
+Only the plant is synthetic: it answers requests in zero time, well or badly by the cap in force, so
+that a test can say "cap 2 is bad" and see what the loop makes of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+
+from controller.fleet import Fleet, Replica
+from controller.latch import Latch
+from controller.looking import Looker
+from controller.operations import Operations
+from controller.rule_settings import RuleSettings
+from controller.rules import compile_rules
+from controller.sections import GuardrailSettings, ServeSettings, TrialSettings
+from controller.serve import TargetLoop
+from controller.state import Declared
+from controller.store.migrate import upgrade
+from controller.store.port import Principal
+from controller.store.sql import SqlStore
+from controller.target_settings import TargetSettings
+from controller.trials import Trial
+from engine.knobs import embedded_knobs
+from engine.metering import ArrivalMeter
+from engine.settings_book import SettingsBook
+from engine.settings_in_force import EngineIdentity, Instant
+from policies.policy import Policy
+from policies.runtime_config import Patch, RuntimeConfig, Stamp
+from policies.settings import Setting
+from signals.errors import Unavailable
+from signals.events import MICROS, StepMoments
+from signals.features.model import (
+    EngineSeen,
+    Outcome,
+    RequestRow,
+    SecondRow,
+    WindowCounts,
+    WindowKey,
+    WindowRevision,
+)
+
+START_S = 1_800_000_000.0
+TICK_S = 0.1
+CURVE = ((1, 0, 16_000), (8, 0, 22_000), (64, 0, 80_000), (1, 256, 90_000))
+
+ADA = Principal(id="key_ada", name="ada", role="operator")
+BOB = Principal(id="key_bob", name="bob", role="operator")
+
+Quality = Callable[[int, str], bool]
+"""Whether a request of an intent is good under a cap."""
+
+
+class Book:
+    """An ``Actuator`` over the real settings book; ``die`` makes it another incarnation."""
+
+    def __init__(self, clock: Callable[[], Instant]) -> None:
+        self._clock = clock
+        self.lives = 0
+        self.reachable = True
+        self.die()
+
+    def die(self) -> None:
+        """Restart: a new incarnation with everything forgotten."""
+        self.lives += 1
+        self.meter = ArrivalMeter(("interactive", "batch"))
+        knobs = embedded_knobs(
+            capacity_active=64, capacity_budget=256, boot_active_cap=None, boot_step_token_budget=None
+        )
+        identity = EngineIdentity(target="chat", replica="r0", incarnation=f"life{self.lives}")
+        self.book = SettingsBook(
+            identity, knobs, self.meter, ("interactive", "batch"), remembered=64, now=self._clock()
+        )
+
+    @property
+    def stamp(self) -> Stamp:
+        """What requests arriving now carry."""
+        self.book.pass_time(self._clock())
+        return self.book.stamp
+
+    def read(self, *, after_seq: int = -1) -> RuntimeConfig:
+        """As the contract says."""
+        self._answer()
+        return self.book.view(self._clock(), after_seq=after_seq)
+
+    def patch(self, patch: Patch) -> RuntimeConfig:
+        """As the contract says."""
+        self._answer()
+        return self.book.apply(patch, self._clock())
+
+    def _answer(self) -> None:
+        if not self.reachable:
+            raise Unavailable("the engine does not answer")
+        self.book.pass_time(self._clock())
+
+
+class Rows:
+    """A ``Features`` whose rows the world appends."""
+
+    def __init__(self, clock: Callable[[], Instant]) -> None:
+        self._clock = clock
+        self.requests: list[RequestRow] = []
+        self.second_rows: list[SecondRow] = []
+        self.errors: dict[tuple[str, int], int] = {}
+        self.incomplete: set[tuple[str, int]] = set()
+
+    def watermark_us(self, target: str) -> int:
+        return round(self._clock().wall_s * MICROS)
+
+    def revisions(self, *, after: int, limit: int = 1000) -> Sequence[WindowRevision]:
+        return ()
+
+    def windows(
+        self, target: str, *, from_us: int, to_us: int, width_s: int = 5
+    ) -> Sequence[WindowRevision]:
+        keys = sorted({*self.errors, *self.incomplete})
+        return [self._window(trial, block, to_us) for trial, block in keys]
+
+    def _window(self, trial: str, block: int, at_us: int) -> WindowRevision:
+        errors = self.errors.get((trial, block), 0)
+        return WindowRevision(
+            cursor=1,
+            key=WindowKey(
+                target="chat", replica="r0", intent="live", digest="d", trial=trial, block=block,
+                start_us=at_us - at_us % (5 * MICROS), width_s=5,
+            ),
+            revision=1,
+            closed=False,
+            incomplete=(trial, block) in self.incomplete,
+            counts=WindowCounts(errors=errors, completed=errors),
+        )
+
+    def trial_requests(self, trial: str, *, block: int | None = None) -> Sequence[RequestRow]:
+        return [r for r in self.requests if r.trial == trial and block in (None, r.block)]
+
+    def trial_seconds(self, trial: str, *, block: int | None = None) -> Sequence[SecondRow]:
+        return [s for s in self.second_rows if s.trial == trial and block in (None, s.block)]
+
+    def seconds(self, target: str, *, from_us: int, to_us: int) -> Sequence[SecondRow]:
+        return [s for s in self.second_rows if from_us < s.to_us <= to_us]
+
+    def request(self, request_id: str) -> RequestRow | None:
+        return next((r for r in self.requests if r.request_id == request_id), None)
+
+    def find_requests(
+        self, target: str, *, good: bool | None = None, intent: str | None = None, limit: int = 20
+    ) -> Sequence[RequestRow]:
+        found = [r for r in self.requests[-1000:] if intent in (None, r.intent)]
+        return found[::-1][:limit]
+
+    def outcomes(self, request_id: str) -> Sequence[Outcome]:
+        return ()
+
+    def engines(self, target: str) -> Sequence[EngineSeen]:
+        seen = EngineSeen(
+            target="chat", replica="r0", incarnation="life1", fingerprint="test",
+            curve=CURVE, last_us=self.watermark_us(target), gaps=0, dropped=0,
+        )
+        return [seen]
+
+
+class World:
+    """One target: run it with ``run(seconds)``, look at it through the store."""
+
+    def __init__(self, folder: Path, *, quality: Quality, phase_s: float = 8.0, **trial: object) -> None:
+        self.now_s = 0.0
+        self.quality = quality
+        self.phase_s = phase_s
+        self.folder = folder
+        self.traffic = True
+        self.engine = Book(self.instant)
+        self.rows = Rows(self.instant)
+        self.declared = declared(**trial)
+        upgrade(folder / "store.db")
+        self.starts = 0
+        self.start_controller()
+
+    def start_controller(self) -> None:
+        """Start ``serve`` (again): everything in memory is new, the store is what it was."""
+        self.starts += 1
+        self.store = SqlStore(self.folder / "store.db")
+        latch = Latch(self.folder / "latch.json")
+        replica = Replica(
+            "book:", self.engine, ours="ctl.", epoch=self.starts, mono=lambda: self.now_s
+        )
+        self.fleet = Fleet({"chat": [replica]}, latch)
+        self.operations = Operations(
+            self.store, self.fleet, {"chat": self.declared},
+            clock=self.clock_us, mono=lambda: self.now_s, wake=lambda: None,
+        )
+        looker = Looker(self.declared, self.rows, replica, lateness_s=2)
+        self.loop = TargetLoop(
+            self.declared, self.store, self.fleet, looker, ours="ctl.",
+            clock=self.clock_us, mono=lambda: self.now_s, entropy=self._entropy,
+        )
+
+    def instant(self) -> Instant:
+        return Instant(mono_s=self.now_s, wall_s=START_S + self.now_s)
+
+    def clock_us(self) -> int:
+        return round((START_S + self.now_s) * MICROS)
+
+    def run(self, seconds: float, *, until: Callable[[], bool] | None = None, loop: bool = True) -> None:
+        """Let time pass in ticks; stops early when ``until`` says so."""
+        for _ in range(round(seconds / TICK_S)):
+            self.now_s = round(self.now_s + TICK_S, 3)
+            self._traffic()
+            if loop:
+                self.loop.tick()
+            if until is not None and until():
+                return
+
+    def policy(self, policy_id: str) -> Policy:
+        with self.store.read() as tx:
+            return tx.policy(policy_id)
+
+    def policies(self, *states: str) -> list[Policy]:
+        with self.store.read() as tx:
+            found = tx.policies(target="chat")
+        return [p for p in found if not states or p.state in states]
+
+    def trial(self) -> Trial:
+        with self.store.read() as tx:
+            return tx.trials(target="chat", limit=1)[0]
+
+    def actions(self) -> list[str]:
+        with self.store.read() as tx:
+            return [entry.action for entry in tx.audit()]
+
+    def approved(self, setting: Setting) -> Policy:
+        """A change proposed by ada and approved by bob."""
+        policy = self.operations.propose("chat", "active_cap", setting, "a test", by=ADA)
+        return self.operations.approve(policy.id, policy.shown_digest, by=BOB)
+
+    def cap(self) -> int:
+        """What the engine has now."""
+        setting = self.engine.read().setting("active_cap")
+        return 0 if setting is None else setting.value
+
+    def _entropy(self, n: int) -> bytes:
+        return hashlib.sha256(f"{self.now_s}".encode()).digest()[:n]
+
+    def _traffic(self) -> None:
+        """Ten requests a second: live ones in every other phase, batch always."""
+        if not self.traffic:
+            return
+        busy = (self.now_s // self.phase_s) % 2 == 0
+        tick = round(self.now_s / TICK_S)
+        intent = "live" if busy and tick % 3 == 0 else "batch"
+        if intent == "live":
+            self.engine.meter.note("interactive", tokens=40, now_s=self.now_s)
+        self.rows.requests.append(self._request(intent, tick))
+        if tick % 10 == 0:
+            self.rows.second_rows.append(self._second(busy))
+
+    def _request(self, intent: str, tick: int) -> RequestRow:
+        stamp, cap, at_us = self.engine.stamp, self.cap(), self.clock_us()
+        good = self.quality(cap, intent)
+        took_us = 200_000 if good else 8_000_000
+        trial = stamp.trial
+        return RequestRow(
+            request_id=f"chat.{tick}", target="chat", replica="r0", incarnation=stamp.incarnation,
+            version=stamp.version, digest=stamp.digest, policies=stamp.policies,
+            trial="" if trial is None else trial.id, block=-1 if trial is None else trial.block,
+            arm=None if trial is None else trial.arm, intent=intent,
+            class_="interactive" if intent == "live" else "batch",
+            arrival_us=at_us, deadline_us=at_us + 2 * MICROS, finished_us=at_us + took_us,
+            status="ok", prompt_tokens=20, output_tokens=16, max_tokens=16, queue_us=0,
+            ttft_us=took_us // 2, tpot_us=20_000, good=good, preemptions=0, error=None,
+            external_id=None, session_id=None,
+        )
+
+    def _second(self, busy: bool) -> SecondRow:
+        stamp, cap, to_us = self.engine.stamp, self.cap(), self.clock_us()
+        trial = stamp.trial
+        step_us = 15_000 + 1_000 * cap
+        n = MICROS // step_us
+        return SecondRow(
+            target="chat", replica="r0", incarnation=stamp.incarnation, from_us=to_us - MICROS,
+            to_us=to_us, digest=stamp.digest, trial="" if trial is None else trial.id,
+            block=-1 if trial is None else trial.block, arm=None if trial is None else trial.arm,
+            output_tokens={"batch": n * cap}, arrivals={"live": 3 if busy else 0, "batch": 7},
+            offered_tokens={"live": 120 if busy else 0, "batch": 200}, waiting={"batch": 20},
+            steps=StepMoments(
+                n=n, b=n * cap, f=0, t=n * step_us, bb=n * cap * cap, bt=n * cap * step_us,
+                tt=n * step_us * step_us,
+            ),
+            knobs={"active_cap": cap, "step_token_budget": 256},
+        )
+
+
+def declared(*, mode: str | None = None, rules: list[dict[str, object]] | None = None, **trial: object) -> Declared:
+    """A target like the README's, with short blocks."""
+    target = TargetSettings.model_validate(
+        {
+            "maximize": "batch.tokens_per_s",
+            "on_kill": "last_stable",
+            "intents": {
+                "live": {"class": "interactive", "slo": {"ttft_ms": 1000, "tpot_ms": 50, "attainment": 0.9}},
+                "batch": {"class": "batch", "slo": {"e2e_ms": 2000, "attainment": 0.9}},
+            },
+            "baseline": {"active_cap": 8},
+            "knobs": {"active_cap": {"mode": mode, "ladder": [2, 4, 8, 16, 32, 64]}},
+        }
+    )
+    short = {"alpha": 0.05, "washout_s": 2.0, "block_s": 10.0, "min_requests": 5, "max_units": 12}
+    return Declared(
+        name="chat",
+        target=target,
+        rules=compile_rules(
+            [RuleSettings.model_validate(rule) for rule in rules or []],
+            intents=target.intents,
+            metrics=[],
+        ),
+        trial=TrialSettings(**{**short, **trial}),  # type: ignore[arg-type]
+        guardrails=GuardrailSettings(),
+        serve=ServeSettings(),
+    )
+
+
