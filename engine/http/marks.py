@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import cast
 
 from msgspec import Struct
 
@@ -16,7 +16,10 @@ CLASS_HEADER = "x-trimtab-class"
 SESSION_HEADER = "x-trimtab-session"
 EXTERNAL_ID_HEADER = "x-trimtab-external-id"
 STAMP_HEADER = "X-Trimtab-Stamp"
-MAX_ID = 256
+MAX_ID = 200
+"""As long as ingest takes an id."""
+
+_visible = re.compile(rf"[\x21-\x7e]{{1,{MAX_ID}}}").fullmatch
 
 
 class Marks(Struct, frozen=True, kw_only=True):
@@ -33,7 +36,7 @@ def read_marks(headers: Mapping[str, str], classes: Mapping[str, Class]) -> Mark
     """Marks from lower-case headers. An intent nobody declared counts as ``default``.
 
     ``classes``: the class of each declared intent. Raises ``BadAsk`` for an unknown class and for
-    an id that is empty, too long or not printable.
+    an id that is empty, too long or not visible ASCII.
     """
     named = headers.get(INTENT_HEADER, DEFAULT_INTENT)
     intent = named if named in classes else DEFAULT_INTENT
@@ -51,11 +54,11 @@ def _class(named: str | None, of_intent: Class) -> Class:
         return of_intent
     if named not in CLASSES:
         raise BadAsk("no such class", field=CLASS_HEADER, value=named, allowed=CLASSES)
-    return cast(Class, named)
+    return named
 
 
 def _id(headers: Mapping[str, str], header: str) -> str | None:
     found = headers.get(header)
-    if found is not None and not (1 <= len(found) <= MAX_ID and found.isprintable()):
-        raise BadAsk("not an id", field=header, allowed=f"1..{MAX_ID} printable characters")
+    if found is not None and not _visible(found):
+        raise BadAsk("not an id", field=header, allowed=f"1..{MAX_ID} visible ASCII characters")
     return found

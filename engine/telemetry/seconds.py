@@ -27,7 +27,7 @@ class SecondsTelemetry:
     def __init__(self, ring: TelemetryRing, *, length_s: float, now: Instant) -> None:
         self._ring = ring
         self._length_s = length_s
-        self._begin(now)
+        self.begin(now)
 
     def arrived(self, intent: str, offered_tokens: int) -> None:
         """Count an arrival under the stamp in force."""
@@ -50,9 +50,10 @@ class SecondsTelemetry:
         if before is after and now.mono_s - self._from.mono_s < self._length_s:
             return
         self._push(before, load, values, now)
-        self._begin(now)
+        self.begin(now)
 
-    def _begin(self, now: Instant) -> None:
+    def begin(self, now: Instant) -> None:
+        """Start the next record at ``now``, with nothing in it."""
         self._from = now
         self._arrivals: Counter[str] = Counter()
         self._offered: Counter[str] = Counter()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
@@ -84,7 +84,10 @@ class RequestTracer:
     """Turns ended requests into spans; where they go is the processors' business."""
 
     def __init__(
-        self, model: str, resource: dict[str, AttributeValue], processors: Iterable[SpanProcessor]
+        self,
+        model: str,
+        resource: Mapping[str, AttributeValue],
+        processors: Iterable[SpanProcessor],
     ) -> None:
         self._model = model
         self._provider = TracerProvider(resource=Resource.create(resource), shutdown_on_exit=False)
@@ -130,14 +133,16 @@ class EndedVisits:
     When the watchers cannot keep up, further ends are not shown, and ``missed`` counts them.
     """
 
-    def __init__(self, capacity: int, watchers: Iterable[Callable[[EndedVisit], None]]) -> None:
+    def __init__(self, capacity: int) -> None:
         self._queue: queue.Queue[EndedVisit | None] = queue.Queue(capacity)
-        self._watchers = tuple(watchers)
-        self._thread = threading.Thread(target=self._run, name="ended-visits", daemon=True)
+        self._thread: threading.Thread | None = None
         self.missed = 0
 
-    def start(self) -> None:
+    def start(self, watchers: Iterable[Callable[[EndedVisit], None]]) -> None:
         """Begin to show."""
+        self._thread = threading.Thread(
+            target=self._run, args=(tuple(watchers),), name="ended-visits", daemon=True
+        )
         self._thread.start()
 
     def put(self, end: EndedVisit) -> None:
@@ -154,9 +159,10 @@ class EndedVisits:
         except queue.Full:
             log.warning("%d ended requests were not shown", self._queue.qsize())
             return
-        self._thread.join(timeout_s)
+        if self._thread is not None:
+            self._thread.join(timeout_s)
 
-    def _run(self) -> None:
+    def _run(self, watchers: tuple[Callable[[EndedVisit], None], ...]) -> None:
         while (end := self._queue.get()) is not None:
-            for watcher in self._watchers:
+            for watcher in watchers:
                 watcher(end)

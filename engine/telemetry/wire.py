@@ -3,49 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
-from typing import Literal
+from datetime import UTC, datetime, timedelta
 
 import msgspec
-from msgspec import Struct
 
-from signals.events import MICROS, Arrived, Finished, Record, Second, Started
+from signals.events import Record
+from signals.records import event_time_us, record_id, record_name
+from signals.wire import Posted
 
-
-class PostedSignal(Struct, frozen=True, kw_only=True):
-    """The wire form of a basic signal. ``producer`` is added by ingest from the key."""
-
-    id: str
-    kind: Literal["basic"] = "basic"
-    name: str
-    target: str
-    time: str
-    data: Record
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def occurred_us(record: Record) -> int:
-    """When a record's event took place, in Unix microseconds."""
-    match record:
-        case Arrived():
-            return record.arrival_us
-        case Finished():
-            return record.finished_us
-        case Second():
-            return record.to_us
-        case Started():
-            return record.at_us
-
-
-def posted(record: Record) -> PostedSignal:
+def posted(record: Record) -> Posted:
     """The signal that carries a record; its id is ``<replica>.<incarnation>.<seq>``."""
-    stamp = record.stamp
-    moment = datetime.fromtimestamp(occurred_us(record) // MICROS, tz=UTC)
-    moment = moment.replace(microsecond=occurred_us(record) % MICROS)
-    return PostedSignal(
-        id=f"{stamp.replica}.{stamp.incarnation}.{record.seq}",
-        name=str(record.__struct_config__.tag),
-        target=stamp.target,
-        time=moment.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+    return Posted(
+        id=record_id(record),
+        kind="basic",
+        name=record_name(record),
+        target=record.stamp.target,
+        time=_EPOCH + timedelta(microseconds=event_time_us(record)),
         data=record,
     )
 

@@ -1,0 +1,70 @@
+"""``python -m engine --settings FILE``: one engine until SIGTERM, or until its parent is gone.
+
+Standard output gets one line of JSON when it is ready. Exit codes: 0 stopped as told, 1 the engine
+broke, 2 it cannot start like this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+
+from engine.run_settings import EngineRun, load_run
+from signals.errors import Broken, Rejected, Unavailable
+from signals.stopping import stop_on_termination
+
+log = logging.getLogger("engine")
+
+WATCH_S = 0.2
+"""How often the main thread looks whether everything still runs."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run one engine; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m engine")
+    parser.add_argument("--settings", type=Path, required=True, help="an EngineRun as JSON")
+    path: Path = parser.parse_args(arguments).settings
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    stop = stop_on_termination()
+    parent = os.getppid()
+    try:
+        _serve(load_run(path), stop, parent)
+    except (Rejected, Unavailable) as wrong:
+        where = f"{wrong.field}: " if isinstance(wrong, Rejected) and wrong.field else ""
+        log.error("cannot start: %s%s", where, wrong)
+        return 2
+    except Broken:
+        log.exception("stopped")
+        return 1
+    return 0
+
+
+def _serve(run: EngineRun, stop: threading.Event, parent: int) -> None:
+    # Before torch is loaded: a waiting OpenMP thread that spins stalls every other process.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from engine.bootstrap import EngineProcess
+
+    process = EngineProcess(run)
+    ready = process.start()
+    sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
+    sys.stdout.flush()
+    try:
+        while not stop.wait(WATCH_S) and os.getppid() == parent:
+            process.check()
+    finally:
+        process.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""Everything through which an engine tells what it does, wired from its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import SpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+
+from engine.serving_settings import TelemetrySettings
+from engine.settings_in_force import EngineIdentity
+from engine.telemetry.ledger import EndedVisit, Ledger
+from engine.telemetry.poster import SignalPoster
+from engine.telemetry.ring import TelemetryRing
+from engine.telemetry.trace_log import JsonLinesExporter
+from engine.telemetry.traces import EndedVisits, RequestTracer
+
+
+class Outlets:
+    """The ring and its poster; the ledger; traces. ``start`` once, ``close`` once.
+
+    Without ``ingest_url`` the ring holds nothing: every record counts as dropped.
+    """
+
+    def __init__(
+        self,
+        settings: TelemetrySettings,
+        identity: EngineIdentity,
+        *,
+        model: str,
+        producer_key: str | None,
+    ) -> None:
+        self._flush_s = settings.flush_s
+        self.ring = TelemetryRing(settings.telemetry_ring if settings.ingest_url else 0)
+        self._tracer = RequestTracer(model, _resource(identity), _processors(settings))
+        self._ended = EndedVisits(settings.trace_queue)
+        self.ledger = Ledger(self.ring, self._ended.put)
+        self._poster: SignalPoster | None = None
+        if settings.ingest_url is not None:
+            self._poster = SignalPoster(
+                self.ring,
+                url=settings.ingest_url,
+                key=producer_key,
+                batch=settings.post_events,
+                linger_s=settings.post_linger_ms / 1000,
+                timeout_s=settings.post_timeout_s,
+                backoff_max_s=settings.post_backoff_max_s,
+            )
+
+    def start(self, watch: Callable[[EndedVisit], None]) -> None:
+        """Begin to post and to trace; ``watch`` is shown each ended request too."""
+        self._ended.start((watch, self._tracer))
+        if self._poster is not None:
+            self._poster.start()
+
+    def close(self) -> None:
+        """Trace and post what is left, within ``flush_s`` each."""
+        self._ended.close(self._flush_s)
+        self._tracer.close()
+        if self._poster is not None:
+            self._poster.close(self._flush_s)
+
+
+def _resource(identity: EngineIdentity) -> dict[str, str]:
+    return {
+        "service.name": "trimtab-engine",
+        "service.namespace": identity.target,
+        "service.instance.id": f"{identity.replica}.{identity.incarnation}",
+    }
+
+
+def _processors(settings: TelemetrySettings) -> Iterator[SpanProcessor]:
+    if settings.trace_log is not None:
+        yield SimpleSpanProcessor(
+            JsonLinesExporter(
+                settings.trace_log,
+                max_bytes=settings.trace_log_bytes,
+                keep=settings.trace_log_files,
+            )
+        )
+    if settings.otlp_endpoint is not None:
+        yield BatchSpanProcessor(OTLPSpanExporter(endpoint=settings.otlp_endpoint))
