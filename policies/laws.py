@@ -14,6 +14,7 @@ arrives), never a queue depth, so the law's own effect cannot feed back into its
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Literal
 
 from msgspec import Struct, field
@@ -78,7 +79,7 @@ def check(law: Law, check_value: Callable[[int, str], None], *, field: str) -> N
     if not 0 <= law.min_dwell_s <= MAX_WINDOW_S or not 0 <= law.hysteresis < float("inf"):
         raise Rejected("hysteresis and min_dwell_s are finite and not negative", field=field)
     levels = [step.above for step in law.steps]
-    if any(b <= a for a, b in zip(levels, levels[1:], strict=False)) or levels[0] < 0:
+    if any(b <= a for a, b in pairwise(levels)) or levels[0] < 0:
         raise Rejected(
             "steps rise strictly in `above`, from 0", field=f"{field}.steps", value=levels
         )

@@ -65,7 +65,7 @@ ON_TRIAL: Final[frozenset[State]] = frozenset({"applying", "on_trial", "paused"}
 
 
 def check_move(policy_id: str, before: State, after: State) -> None:
-    """Raise ``Conflict`` unless the table allows the move; names both states and what is allowed."""
+    """Raise ``Conflict`` unless the table allows the move; names both states and the allowed."""
     allowed = MOVES[before]
     if after not in allowed:
         raise Conflict(

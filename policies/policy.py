@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from policies.knobs import Risk
 from policies.lifecycle import State
-from policies.settings import Setting
+from policies.settings import Setting, typed
 
 Mode = Literal["observe", "approve", "auto"]
 OriginKind = Literal["rule", "plant", "person"]
@@ -81,8 +81,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     @property
     def shown_digest(self) -> str:
         """Digest of what an approver is shown; approval names it, so nothing else is approved."""
-        shown = (self.id, self.target, self.knob, self.setting, self.before, self.reason)
-        body = msgspec.json.encode(msgspec.to_builtins((*shown, self.guards)), order="sorted")
+        change = (self.id, self.target, self.knob, typed(self.setting), typed(self.before))
+        shown = (*change, self.reason, tuple(typed(guard) for guard in self.guards))
+        body = msgspec.json.encode(msgspec.to_builtins(shown), order="sorted")
         return hashlib.sha256(body).hexdigest()[:16]
 
     def words(self) -> str:

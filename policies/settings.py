@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from policies.laws import Law
 from policies.runtime_config import Shrink
+
+Record = TypeVar("Record", bound=Struct)
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -69,5 +72,13 @@ def effective(baseline: Mapping[str, Setting], layers: Iterable[Layer]) -> dict[
 
 def digest(settings: Mapping[str, Setting]) -> str:
     """12 hex digits of the settings' canonical JSON: equal settings, equal digest, anywhere."""
-    plain = {knob: msgspec.to_builtins(setting) for knob, setting in sorted(settings.items())}
+    plain = {knob: msgspec.to_builtins(typed(setting)) for knob, setting in settings.items()}
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:12]
+
+
+def typed(record: Record) -> Record:
+    """The record as it would come back from the wire: 0 becomes 0.0 where its type says float.
+
+    The two are equal and their JSON is not, so whatever is hashed is typed first.
+    """
+    return msgspec.convert(msgspec.to_builtins(record), type(record))
