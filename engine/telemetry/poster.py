@@ -12,6 +12,7 @@ import logging
 import threading
 
 import httpx
+import msgspec
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -28,9 +29,15 @@ from signals.errors import Unavailable
 log = logging.getLogger(__name__)
 
 SIGNALS_PATH = "/v1/signals"
-TAKEN = (200, 202, 207)
+TAKEN = 202
 NEVER = (400, 413, 415, 422)
 """Statuses that the same bytes would get again: the batch is given up, and counted."""
+
+
+class _Taken(msgspec.Struct, frozen=True):
+    """The part of ingest's answer that matters here."""
+
+    refused: tuple[msgspec.Raw, ...] = ()
 
 
 class SignalPoster:
@@ -89,7 +96,7 @@ class SignalPoster:
             return False
         retrying = Retrying(
             retry=retry_if_exception_type(Unavailable),
-            wait=wait_exponential_jitter(initial=0.05, max=self._backoff_max_s, jitter=0.05),
+            wait=wait_exponential_jitter(multiplier=0.05, max=self._backoff_max_s, jitter=0.05),
             stop=stop_when_event_set(self._abandoned),
             sleep=sleep_using_event(self._abandoned),
             before_sleep=_say_once,
@@ -109,12 +116,19 @@ class SignalPoster:
             answer = self._client.post(SIGNALS_PATH, content=ndjson(records))
         except httpx.HTTPError as failed:
             raise Unavailable(f"ingest: {type(failed).__name__}: {failed}") from failed
-        if answer.status_code in NEVER:
-            self.refused += len(records)
-            log.error("ingest refused %d signals: %s", len(records), answer.text[:500])
-        elif answer.status_code not in TAKEN:
+        if answer.status_code not in (TAKEN, *NEVER):
             raise Unavailable(f"ingest: {answer.status_code} {answer.text[:200]}")
+        self._count_refused(answer, len(records))
         self._ring.acknowledge(records[-1].seq)
+
+    def _count_refused(self, answer: httpx.Response, posted: int) -> None:
+        """Refused signals would be refused again: they are counted, said, and given up."""
+        refused = posted
+        if answer.status_code == TAKEN:
+            refused = len(msgspec.json.decode(answer.content, type=_Taken).refused)
+        if refused:
+            self.refused += refused
+            log.error("ingest refused %d signals: %s", refused, answer.text[:500])
 
 
 def _say_once(state: RetryCallState) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -108,7 +110,7 @@ class AnyLife(RuleBasedStateMachine):
         assert [c.version for c in seen.changes] == sorted(c.version for c in seen.changes)
         moves = [c for c in seen.changes if c.knob == "active_cap"]
         assert moves[-1].after == self.bench.observed
-        for before, after in zip(moves, moves[1:], strict=False):
+        for before, after in itertools.pairwise(moves):
             assert after.before == before.after
 
     @invariant()
