@@ -25,6 +25,13 @@ INLINE const bf16 *block_at(const Paged *paged, int index) {
     return paged->pool + (size_t)paged->table[index] * paged->stride;
 }
 
+/* Blocks lie anywhere in memory, so the hardware does not foresee them: ask two ahead. */
+INLINE void foresee(const Paged *paged, int index, int blocks) {
+    if (index >= blocks) return;
+    const char *block = (const char *)block_at(paged, index);
+    for (size_t at = 0; at < BLOCK_VALUES * sizeof(bf16); at += 64) __builtin_prefetch(block + at, 0, 2);
+}
+
 INLINE void score_blocks(const bf16 *q, const Paged *keys, int first, int count, float *scores,
                          int width) {
     lanes acc[2][GROUP];
@@ -42,19 +49,26 @@ INLINE void score_blocks(const bf16 *q, const Paged *keys, int first, int count,
             store_lanes(scores + (size_t)g * width + (first + b) * BLOCK, acc[b][g]);
 }
 
+static float highest(const float *values, int padded) {
+    float tops[LANES], top;
+    memcpy(tops, values, sizeof tops);
+    for (int t = LANES; t < padded; t += LANES)
+        for (int l = 0; l < LANES; l++)
+            tops[l] = values[t + l] > tops[l] ? values[t + l] : tops[l];
+    top = tops[0];
+    for (int l = 1; l < LANES; l++) top = tops[l] > top ? tops[l] : top;
+    return top;
+}
+
 /* Turn one head's scores into bf16 weights (unnormalised); returns their fp32 sum. */
-static float soften(const float *scores, int tokens, int padded, float scale, bf16 *weights) {
-    float top = scores[0];
-    for (int t = 1; t < tokens; t++) top = scores[t] > top ? scores[t] : top;
-    float sums[LANES] = {0};
+static float soften(float *scores, int tokens, int padded, float scale, bf16 *weights) {
+    for (int t = tokens; t < padded; t++) scores[t] = scores[0];
+    float top = highest(scores, padded), sums[LANES] = {0}, sum = 0.0f;
+    for (int t = 0; t < padded; t++)
+        weights[t] = to_bf16(exponential((scores[t] - top) * scale));
+    for (int t = tokens; t < padded; t++) weights[t] = 0;
     for (int t = 0; t < padded; t += LANES)
-        for (int l = 0; l < LANES; l++) {
-            float weight = exponential((scores[t + l] - top) * scale);
-            bf16 rounded = t + l < tokens ? to_bf16(weight) : 0;
-            weights[t + l] = rounded;
-            sums[l] += from_bf16(rounded);
-        }
-    float sum = 0.0f;
+        for (int l = 0; l < LANES; l++) sums[l] += from_bf16(weights[t + l]);
     for (int l = 0; l < LANES; l++) sum += sums[l];
     return sum;
 }
@@ -63,9 +77,15 @@ static float soften(const float *scores, int tokens, int padded, float scale, bf
 static void attend(const bf16 *q, Paged keys, Paged values, int tokens, float *scores,
                    bf16 *weights, int width, bf16 *out) {
     int blocks = (tokens + BLOCK - 1) / BLOCK, b = 0;
-    for (; b + 2 <= blocks; b += 2) score_blocks(q, &keys, b, 2, scores, width);
+    for (; b + 2 <= blocks; b += 2) {
+        foresee(&keys, b + 2, blocks);
+        foresee(&keys, b + 3, blocks);
+        score_blocks(q, &keys, b, 2, scores, width);
+    }
     if (b < blocks) score_blocks(q, &keys, b, 1, scores, width);
 
+    foresee(&values, 0, blocks);
+    foresee(&values, 1, blocks);
     float sum[GROUP], scale = 1.0f / sqrtf((float)HEAD_DIM);
     for (int g = 0; g < GROUP; g++) {
         size_t at = (size_t)g * width;
@@ -77,6 +97,7 @@ static void attend(const bf16 *q, Paged keys, Paged values, int tokens, float *s
         for (int v = 0; v < VALUE_VECS; v++) acc[g][v] = zero_lanes();
     for (b = 0; b < blocks; b++) {
         const bf16 *block = block_at(&values, b);
+        foresee(&values, b + 2, blocks);
         for (int t = 0; t < BLOCK; t += 2)
             for (int g = 0; g < GROUP; g++) {
                 uint32_t pair = pair_at(weights + (size_t)g * width + b * BLOCK + t);
