@@ -31,7 +31,9 @@ def measure_decode(
     """Median step of 1, 2, 4, … ``capacity`` decoding sequences."""
     counts = sorted({*(n for n in DECODE_COUNTS if n < capacity), capacity})
     return tuple(
-        CurvePoint(decode=n, prefill=0, step_us=_median_us(model, _decoding(model, n), repeats, clock))
+        CurvePoint(
+            decode=n, prefill=0, step_us=_median_us(model, _decoding(model, n), repeats, clock)
+        )
         for n in counts
     )
 
@@ -39,7 +41,7 @@ def measure_decode(
 def measure_prefill(
     model: Model, *, capacity: int, limit_ms: int, repeats: int, clock: Clock
 ) -> tuple[tuple[CurvePoint, ...], int]:
-    """Median step of growing chunks, up to the first beyond ``limit_ms``; and the budget's capacity.
+    """Median step of growing chunks, up to the first beyond ``limit_ms``; the budget's capacity.
 
     The smallest chunk is the capacity's floor even where it is too slow.
     """

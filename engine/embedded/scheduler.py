@@ -29,7 +29,7 @@ from engine.generation import CLASSES, Class, Limits
 
 
 class Chunk(Struct, frozen=True):
-    """``count`` tokens of one sequence from position ``start``; ``draws`` when they are the last."""
+    """``count`` tokens of one sequence from position ``start``."""
 
     sequence: Sequence
     start: int

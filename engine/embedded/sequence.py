@@ -52,7 +52,9 @@ class Sequence:
         """Tokens drawn so far, the end token included."""
         return len(self.tokens) - self.prompt_tokens
 
-    def accept(self, token: int, piece: bytes, *, ended: bool, context: int, now_s: float) -> Output:
+    def accept(
+        self, token: int, piece: bytes, *, ended: bool, context: int, now_s: float
+    ) -> Output:
         """Append a drawn token. ``ended``: it is an end token. Sets ``finish`` on the last output.
 
         ``context``: the longest the sequence may be, in tokens.

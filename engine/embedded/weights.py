@@ -20,7 +20,8 @@ from typing import Any
 
 import gguf
 import torch
-from msgspec import Struct, json as wire
+from msgspec import Struct
+from msgspec import json as wire
 from safetensors.torch import load_file, save_file
 
 from engine.embedded.tokenizer import build_tokenizer

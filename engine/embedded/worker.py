@@ -153,5 +153,6 @@ class Worker:
             )
         if request.max_tokens < 1:
             raise Rejected(
-                "max_tokens is at least 1", field="max_tokens", value=request.max_tokens, allowed="1.."
+                f"max_tokens = {request.max_tokens} is less than 1",
+                field="max_tokens", value=request.max_tokens, allowed="1..",
             )
