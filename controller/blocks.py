@@ -15,6 +15,7 @@ from policies.runtime_config import RuntimeConfig, TrialStamp
 from signals.errors import Broken
 from signals.events import MICROS
 
+
 def begin(trial: Trial) -> Trial:
     """Open the first block of the next unit."""
     index = len(trial.units)
@@ -120,6 +121,4 @@ def _with_unit(trial: Trial, unit: Unit) -> Trial:
 
 def _with_block(trial: Trial, block: Block) -> Trial:
     unit = trial.units[-1]
-    return _with_unit(
-        trial, msgspec.structs.replace(unit, blocks=(*unit.blocks[:-1], block))
-    )
+    return _with_unit(trial, msgspec.structs.replace(unit, blocks=(*unit.blocks[:-1], block)))

@@ -73,7 +73,10 @@ def desired(
 
 
 def _after_kill(
-    baseline: Mapping[str, Setting], policies: Iterable[Policy], on_kill: OnKill, alone: tuple[str, ...]
+    baseline: Mapping[str, Setting],
+    policies: Iterable[Policy],
+    on_kill: OnKill,
+    alone: tuple[str, ...],
 ) -> Desired:
     if on_kill == "hold":
         return Desired(settings={}, hold=True, left_alone=alone)

@@ -96,16 +96,16 @@ class Replica:
         return detail
 
     def _patch(self, wish: Desired, seen: RuntimeConfig, now_us: int) -> str:
-        patch = plan_patch(
-            wish, seen, epoch=self._epoch, change_id=next(self._ids), now_us=now_us
-        )
+        patch = plan_patch(wish, seen, epoch=self._epoch, change_id=next(self._ids), now_us=now_us)
         if patch is None:
             return "as wished"
         try:
             self._note(self._actuator.patch(patch))
         except Conflict as error:
             if error.field == "epoch":
-                raise Broken(f"fenced: another controller has this engine ({error.detail})") from error
+                raise Broken(
+                    f"fenced: another controller has this engine ({error.detail})"
+                ) from error
             self._read()
             return f"conflict: {error.detail}"
         except Rejected as error:

@@ -116,6 +116,7 @@ def _latency_trip(draft: Draft, trial: Trial, seen: Seen) -> Trial:
         return trial
     first = seen.open_counts.get(unit.blocks[0].index, BlockCounts())
     why = latency_trip(
+        trial.plan,
         baseline_misses_s=first.misses_s,
         candidate_misses_s=seen.open_counts.get(block.index, BlockCounts()).misses_s,
         ran_s=(draft.now_us - block.began_us) / MICROS,

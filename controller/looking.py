@@ -135,9 +135,7 @@ class Looker:
             return None
         self._cached.plant_at_s = mono_s
         name = self._declared.name
-        seconds = self._features.seconds(
-            name, from_us=now_us - PLANT_SPAN_S * MICROS, to_us=now_us
-        )
+        seconds = self._features.seconds(name, from_us=now_us - PLANT_SPAN_S * MICROS, to_us=now_us)
         engines = self._features.engines(name)
         requests = {
             intent: self._features.find_requests(name, intent=intent, limit=RECENT_REQUESTS)
@@ -184,5 +182,3 @@ def _drain(requests: Mapping[str, Sequence[RequestRow]]) -> float:
 def _p95(values: Sequence[int]) -> int:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, (95 * len(ordered)) // 100)]
-
-

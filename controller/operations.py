@@ -68,7 +68,9 @@ class Operations:
         seen = self._fleet.first(target).read(max_age_s=5.0)
         current = None if seen is None else seen.setting(knob)
         if current is None:
-            raise Conflict(f"the engine of {target} can't be read now", field="target", value=target)
+            raise Conflict(
+                f"the engine of {target} can't be read now", field="target", value=target
+            )
         policy = Policy(
             id=new_id("pol", now_us, os.urandom(8)),
             target=target,
@@ -222,7 +224,9 @@ class Operations:
             with self._store.read() as tx:
                 policies = tx.policies(target=declared.name, states=("kept", "in_force"))
         except TrimtabError:
-            if latched is None or (latched.state == "killed" and declared.target.on_kill == "last_stable"):
+            if latched is None or (
+                latched.state == "killed" and declared.target.on_kill == "last_stable"
+            ):
                 raise
         state = None if latched is None else latched.state
         control = Control(target=declared.name, hold=state == "held", killed=state == "killed")
@@ -271,7 +275,10 @@ class Operations:
         found = self._declared.get(target)
         if found is None:
             raise NotFound(
-                f"no target {target!r}", field="target", value=target, allowed=sorted(self._declared)
+                f"no target {target!r}",
+                field="target",
+                value=target,
+                allowed=sorted(self._declared),
             )
         return found
 
@@ -289,9 +296,7 @@ class Operations:
         return specs[knob]
 
 
-def follow_latch(
-    tx: Tx, target: str, latched: Latched | None, *, actor: str, now_us: int
-) -> None:
+def follow_latch(tx: Tx, target: str, latched: Latched | None, *, actor: str, now_us: int) -> None:
     """Make the store say what the latch says: control row, and what happens to running trials."""
     tx.set_control(
         Control(

@@ -52,9 +52,7 @@ def plan(
         if policy.setting.law is not None and cycle is None:
             return "the context's cycle is unknown: no whole cycles to try a law over"
         if cycle is not None:
-            block_s = round(
-                whole_cycles_s(cycle, washout_s=washout_s, at_least_s=at_least_s), 1
-            )
+            block_s = round(whole_cycles_s(cycle, washout_s=washout_s, at_least_s=at_least_s), 1)
     return TrialPlan(
         id=trial_id,
         policy_id=policy.id,
@@ -95,7 +93,9 @@ def _intent(name: str, intent: IntentSettings, plant: PlantInput) -> IntentPlan:
 
 def _guards(policy: Policy, declared: Declared) -> tuple[GuardPlan, ...]:
     """Attainment of every intent of the engine, and what the policy itself asks for."""
-    margins = {f"attainment:{name}": declared.trial.attainment_margin for name in declared.target.intents}
+    margins = {
+        f"attainment:{name}": declared.trial.attainment_margin for name in declared.target.intents
+    }
     margins |= {guard.metric: guard.margin for guard in policy.guards}
     return tuple(
         GuardPlan(

@@ -6,13 +6,12 @@ asks a person, only ``auto`` goes on by itself.
 
 from __future__ import annotations
 
-
 from controller import plant
 from controller.rules import Fired, fire
 from controller.starting import baseline_below
 from controller.state import LOOP, Draft, Seen
 from controller.store.port import Decision
-from policies.guardrails import OPEN, Bounds, admit
+from policies.guardrails import OPEN, admit
 from policies.knobs import KnobSpec
 from policies.policy import Mode, Origin, Policy
 from policies.proposal import Proposal
@@ -35,9 +34,8 @@ def propose(draft: Draft, seen: Seen) -> None:
     admitted, denied = admit(
         proposals,
         tuple(draft.policies.values()),
-        Bounds(
-            specs=specs, ladders={name: _ladder(draft, spec) for name, spec in specs.items()}
-        ),
+        specs=specs,
+        ladders={name: _ladder(draft, spec) for name, spec in specs.items()},
         now_us=draft.now_us,
         limits=draft.declared.guardrails,
     )
@@ -86,9 +84,7 @@ def mode_of(draft: Draft, knob: str) -> Mode:
     return draft.declared.target.knobs.mode(knob, draft.state.modes.get(knob))
 
 
-def _of_rule(
-    draft: Draft, seen: Seen, fired: Fired, specs: dict[str, KnobSpec]
-) -> list[Proposal]:
+def _of_rule(draft: Draft, seen: Seen, fired: Fired, specs: dict[str, KnobSpec]) -> list[Proposal]:
     """What a rule that fired asks for, with ``up`` and ``down`` as one ladder value."""
     found = []
     for knob, move in fired.rule.propose.items():
@@ -178,5 +174,3 @@ def _decide(
             denied=denied,
         )
     )
-
-

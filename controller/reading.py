@@ -48,7 +48,12 @@ def _restarted(draft: Draft, seen: RuntimeConfig) -> None:
 
 def _foreign_changes(draft: Draft, seen: RuntimeConfig, *, after: int) -> None:
     for change in seen.changes:
-        if change.seq > after and change.cause == "patch" and after >= 0 and _foreign(draft, change):
+        if (
+            change.seq > after
+            and change.cause == "patch"
+            and after >= 0
+            and _foreign(draft, change)
+        ):
             _adopt(draft, seen, change)
 
 
@@ -65,19 +70,24 @@ def _adopt(draft: Draft, seen: RuntimeConfig, change: Change) -> None:
     found = Foreign(
         target=draft.declared.name,
         knob=now.knob,
-        setting=Setting(
-            value=None if now.law else now.value, law=now.law, shrink=now.shrink
-        ),
+        setting=Setting(value=None if now.law else now.value, law=now.law, shrink=now.shrink),
         seen_us=draft.now_us,
         until_us=draft.now_us + draft.declared.serve.foreign_s * 1_000_000,
         change_id=change.change_id,
     )
     draft.foreign[now.knob] = found
     draft.new_foreign.append(found)
-    draft.note("engine.foreign_change", now.knob, setting=found.setting.words(), change_id=change.change_id)
+    draft.note(
+        "engine.foreign_change", now.knob, setting=found.setting.words(), change_id=change.change_id
+    )
     trial = draft.trial
     if trial is not None and trial.state != "done" and trial.plan.knob == now.knob:
-        undo(draft, draft.policies[trial.plan.policy_id], cause="foreign change", verdict="INCONCLUSIVE")
+        undo(
+            draft,
+            draft.policies[trial.plan.policy_id],
+            cause="foreign change",
+            verdict="INCONCLUSIVE",
+        )
 
 
 def _applied(draft: Draft, seen: RuntimeConfig) -> None:
@@ -107,7 +117,9 @@ def _taken_back(draft: Draft, seen: RuntimeConfig) -> None:
         draft.move(policy, "expired" if expired else "reverted")
 
 
-def undo(draft: Draft, policy: Policy, *, cause: str, actor: str = "loop", **changes: object) -> None:
+def undo(
+    draft: Draft, policy: Policy, *, cause: str, actor: str = "loop", **changes: object
+) -> None:
     """Begin the way back: from here the wish no longer contains the policy's layer."""
     draft.move(policy, "reverting", actor=actor, cause=cause, undo_us=draft.now_us, **changes)
     trial = draft.trial

@@ -105,6 +105,4 @@ def _fallback(want: Effective) -> Fallback:
     if want.below is None:
         return Fallback()
     below = want.below
-    return Fallback(
-        value=below.setting.value, law=below.setting.law, policy_id=below.policy_id
-    )
+    return Fallback(value=below.setting.value, law=below.setting.law, policy_id=below.policy_id)

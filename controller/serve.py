@@ -99,9 +99,7 @@ class TargetLoop:
         latched = self._fleet.latch.read().get(self._declared.name)
         state = self._load(latched, now_us)
         waiting = any(policy.state == "approved" for policy in state.policies)
-        seen = self._looker.look(
-            state.trial, now_us=now_us, mono_s=self._mono(), plant=waiting
-        )
+        seen = self._looker.look(state.trial, now_us=now_us, mono_s=self._mono(), plant=waiting)
         step = loop.step(state, seen, now_us=now_us, rng=Random(self._entropy(16)))
         self._commit(step, now_us)
         self._timers, self._last_read = step.timers, step.last_read

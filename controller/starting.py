@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
 from controller import blocks
@@ -28,9 +29,7 @@ def start(draft: Draft, seen: Seen) -> None:
 
 def baseline_below(draft: Draft, knob: str, boot: int) -> Setting:
     """What the knob has without any trial: baseline and kept policies."""
-    kept = [
-        Layer(knob=p.knob, setting=p.setting, policy_id=p.id) for p in draft.in_state("kept")
-    ]
+    kept = [Layer(knob=p.knob, setting=p.setting, policy_id=p.id) for p in draft.in_state("kept")]
     folded = effective(draft.declared.target.baseline_settings(), kept)
     return folded[knob].setting if knob in folded else Setting(value=boot)
 
@@ -52,7 +51,7 @@ def _start_trial(draft: Draft, policy: Policy, seen: Seen) -> None:
         seen.plant,
         baseline=baseline_below(draft, policy.knob, spec.boot),
         trial_id=draft.new_id("tri"),
-        seed=draft.rng.getrandbits(32),
+        seed=_seed(draft, policy),
     )
     if isinstance(frozen, str):
         draft.move(policy, "failed", cause=f"INCONCLUSIVE: {frozen}", verdict="INCONCLUSIVE")
@@ -60,6 +59,15 @@ def _start_trial(draft: Draft, policy: Policy, seen: Seen) -> None:
     draft.trial = blocks.begin(Trial(plan=frozen, began_us=draft.now_us))
     draft.note_plan(frozen)
     draft.move(policy, "applying", trial=frozen.id)
+
+
+def _seed(draft: Draft, policy: Policy) -> int:
+    """Of the trial's coins: chance, or derived from the declared seed and the change."""
+    declared = draft.declared.trial.seed
+    if declared is None:
+        return draft.rng.getrandbits(32)
+    digest = hashlib.sha256(f"{declared}:{policy.words()}".encode()).digest()
+    return int.from_bytes(digest[:4], "big")
 
 
 def _interrupt(draft: Draft, policy: Policy) -> None:
@@ -71,7 +79,10 @@ def _interrupt(draft: Draft, policy: Policy) -> None:
     against = -1.0 if block.arm == "candidate" else 1.0
     scale = trial.plan.scale
     cut = blocks.cut(
-        trial, now_us=draft.now_us, why=f"emergency {policy.id}", d={trial.plan.primary: against * scale}
+        trial,
+        now_us=draft.now_us,
+        why=f"emergency {policy.id}",
+        d={trial.plan.primary: against * scale},
     )
     draft.trial = blocks.pause(cut, now_us=draft.now_us, why="emergency")
     on_trial = draft.policies[trial.plan.policy_id]

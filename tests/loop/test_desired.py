@@ -43,11 +43,29 @@ def policy(name: str, state: str, value: int, *, emergency: bool = False) -> Pol
 def trial(value: int, arm: str) -> Trial:
     """A trial of the cap whose open block has this arm."""
     plan = TrialPlan(
-        id="tri", policy_id="p9", target="chat", knob="active_cap", hypothesis="", scale=1.0,
-        guards=(), alpha=0.01, guard_alpha=0.05, min_units=7, max_units=60, block_s=30.0,
-        washout_s=10.0, cycle_s=None, min_requests=30, seed=1, maximize="batch",
-        reference_tokens_per_s=1.0, intents=(), max_error_rate=0.05, min_errors=20,
-        baseline=Setting(value=8), candidate=Setting(value=value),
+        id="tri",
+        policy_id="p9",
+        target="chat",
+        knob="active_cap",
+        hypothesis="",
+        scale=1.0,
+        guards=(),
+        alpha=0.01,
+        guard_alpha=0.05,
+        min_units=7,
+        max_units=60,
+        block_s=30.0,
+        washout_s=10.0,
+        cycle_s=None,
+        min_requests=30,
+        seed=1,
+        maximize="batch",
+        reference_tokens_per_s=1.0,
+        intents=(),
+        max_error_rate=0.05,
+        min_errors=20,
+        baseline=Setting(value=8),
+        candidate=Setting(value=value),
     )
     for seed in range(64):
         found = blocks.begin(Trial(plan=msgspec.structs.replace(plan, seed=seed), began_us=0))
@@ -56,12 +74,19 @@ def trial(value: int, arm: str) -> Trial:
     raise AssertionError("a fair coin shows both sides within 64 tosses")
 
 
-def wish(*policies: Policy, on: Trial | None = None, control: Control = FREE, **more: object) -> Desired:
+def wish(
+    *policies: Policy, on: Trial | None = None, control: Control = FREE, **more: object
+) -> Desired:
     """The wish that follows."""
     foreign = more.get("foreign", ())
     return desired(
-        BASELINE, policies, on, control, foreign,  # type: ignore[arg-type]
-        on_kill=more.get("on_kill", "last_stable"), now_us=NOW_US,  # type: ignore[arg-type]
+        BASELINE,
+        policies,
+        on,
+        control,
+        foreign,  # type: ignore[arg-type]
+        on_kill=more.get("on_kill", "last_stable"),
+        now_us=NOW_US,  # type: ignore[arg-type]
     )
 
 
@@ -114,14 +139,20 @@ def test_a_kill_goes_where_it_was_declared_to(on_kill: str, value: int) -> None:
 
 
 def test_a_kill_to_hold_wishes_nothing_but_the_hold() -> None:
-    found = wish(policy("p1", "kept", 16), control=Control(target="chat", killed=True), on_kill="hold")
+    found = wish(
+        policy("p1", "kept", 16), control=Control(target="chat", killed=True), on_kill="hold"
+    )
     assert (found.settings, found.hold) == ({}, True)
 
 
 def test_a_knob_under_a_foreign_change_is_left_alone_until_it_ends() -> None:
     found = Foreign(
-        target="chat", knob="active_cap", setting=Setting(value=3), seen_us=0,
-        until_us=NOW_US + 1, change_id=None,
+        target="chat",
+        knob="active_cap",
+        setting=Setting(value=3),
+        seen_us=0,
+        until_us=NOW_US + 1,
+        change_id=None,
     )
     assert wish(foreign=(found,)).settings == {}
     over = msgspec.structs.replace(found, until_us=NOW_US)
@@ -134,8 +165,15 @@ def seen(value: int, policy_id: str | None = None, **more: object) -> RuntimeCon
         capacity_active=64, capacity_budget=256, boot_active_cap=None, boot_step_token_budget=None
     )
     return RuntimeConfig(
-        target="chat", replica="r0", incarnation="i1", version=3, digest="d", epoch=1,
-        hold=bool(more.get("hold")), engine_time=0.0, knobs=knobs,
+        target="chat",
+        replica="r0",
+        incarnation="i1",
+        version=3,
+        digest="d",
+        epoch=1,
+        hold=bool(more.get("hold")),
+        engine_time=0.0,
+        knobs=knobs,
         settings=(
             ObservedSetting(knob="active_cap", scope="target", value=value, policy_id=policy_id),
             ObservedSetting(knob="step_token_budget", scope="target", value=256),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
+from typing import Any
 
 from controller.fleet import Fleet, Replica
 from controller.latch import Latch
@@ -20,9 +20,8 @@ from controller.rules import compile_rules
 from controller.sections import GuardrailSettings, ServeSettings, TrialSettings
 from controller.serve import TargetLoop
 from controller.state import Declared
-from controller.store.migrate import upgrade
 from controller.store.port import Principal
-from controller.store.sql import SqlStore
+from controller.store.sql import SqlStore, open_store
 from controller.target_settings import TargetSettings
 from controller.trials import Trial
 from engine.knobs import embedded_knobs
@@ -69,7 +68,10 @@ class Book:
         self.lives += 1
         self.meter = ArrivalMeter(("interactive", "batch"))
         knobs = embedded_knobs(
-            capacity_active=64, capacity_budget=256, boot_active_cap=None, boot_step_token_budget=None
+            capacity_active=64,
+            capacity_budget=256,
+            boot_active_cap=None,
+            boot_step_token_budget=None,
         )
         identity = EngineIdentity(target="chat", replica="r0", incarnation=f"life{self.lives}")
         self.book = SettingsBook(
@@ -125,8 +127,14 @@ class Rows:
         return WindowRevision(
             cursor=1,
             key=WindowKey(
-                target="chat", replica="r0", intent="live", digest="d", trial=trial, block=block,
-                start_us=at_us - at_us % (5 * MICROS), width_s=5,
+                target="chat",
+                replica="r0",
+                intent="live",
+                digest="d",
+                trial=trial,
+                block=block,
+                start_us=at_us - at_us % (5 * MICROS),
+                width_s=5,
             ),
             revision=1,
             closed=False,
@@ -157,8 +165,14 @@ class Rows:
 
     def engines(self, target: str) -> Sequence[EngineSeen]:
         seen = EngineSeen(
-            target="chat", replica="r0", incarnation="life1", fingerprint="test",
-            curve=CURVE, last_us=self.watermark_us(target), gaps=0, dropped=0,
+            target="chat",
+            replica="r0",
+            incarnation="life1",
+            fingerprint="test",
+            curve=CURVE,
+            last_us=self.watermark_us(target),
+            gaps=0,
+            dropped=0,
         )
         return [seen]
 
@@ -166,36 +180,48 @@ class Rows:
 class World:
     """One target: run it with ``run(seconds)``, look at it through the store."""
 
-    def __init__(self, folder: Path, *, quality: Quality, phase_s: float = 8.0, **trial: object) -> None:
+    def __init__(
+        self, folder: Path, *, quality: Quality, phase_s: float = 8.0, **trial: Any
+    ) -> None:
         self.now_s = 0.0
         self.quality = quality
         self.phase_s = phase_s
         self.folder = folder
         self.traffic = True
+        self.faster_with_cap = True
         self.engine = Book(self.instant)
         self.rows = Rows(self.instant)
         self.declared = declared(**trial)
-        upgrade(folder / "store.db")
         self.starts = 0
         self.start_controller()
 
     def start_controller(self) -> None:
         """Start ``serve`` (again): everything in memory is new, the store is what it was."""
         self.starts += 1
-        self.store = SqlStore(self.folder / "store.db")
+        self.store: SqlStore = open_store(f"sqlite:///{self.folder / 'store.db'}")
         latch = Latch(self.folder / "latch.json")
         replica = Replica(
             "book:", self.engine, ours="ctl.", epoch=self.starts, mono=lambda: self.now_s
         )
         self.fleet = Fleet({"chat": [replica]}, latch)
         self.operations = Operations(
-            self.store, self.fleet, {"chat": self.declared},
-            clock=self.clock_us, mono=lambda: self.now_s, wake=lambda: None,
+            self.store,
+            self.fleet,
+            {"chat": self.declared},
+            clock=self.clock_us,
+            mono=lambda: self.now_s,
+            wake=lambda: None,
         )
         looker = Looker(self.declared, self.rows, replica, lateness_s=2)
         self.loop = TargetLoop(
-            self.declared, self.store, self.fleet, looker, ours="ctl.",
-            clock=self.clock_us, mono=lambda: self.now_s, entropy=self._entropy,
+            self.declared,
+            self.store,
+            self.fleet,
+            looker,
+            ours="ctl.",
+            clock=self.clock_us,
+            mono=lambda: self.now_s,
+            entropy=self._entropy,
         )
 
     def instant(self) -> Instant:
@@ -204,7 +230,9 @@ class World:
     def clock_us(self) -> int:
         return round((START_S + self.now_s) * MICROS)
 
-    def run(self, seconds: float, *, until: Callable[[], bool] | None = None, loop: bool = True) -> None:
+    def run(
+        self, seconds: float, *, until: Callable[[], bool] | None = None, loop: bool = True
+    ) -> None:
         """Let time pass in ticks; stops early when ``until`` says so."""
         for _ in range(round(seconds / TICK_S)):
             self.now_s = round(self.now_s + TICK_S, 3)
@@ -263,44 +291,80 @@ class World:
         took_us = 200_000 if good else 8_000_000
         trial = stamp.trial
         return RequestRow(
-            request_id=f"chat.{tick}", target="chat", replica="r0", incarnation=stamp.incarnation,
-            version=stamp.version, digest=stamp.digest, policies=stamp.policies,
-            trial="" if trial is None else trial.id, block=-1 if trial is None else trial.block,
-            arm=None if trial is None else trial.arm, intent=intent,
+            request_id=f"chat.{tick}",
+            target="chat",
+            replica="r0",
+            incarnation=stamp.incarnation,
+            version=stamp.version,
+            digest=stamp.digest,
+            policies=stamp.policies,
+            trial="" if trial is None else trial.id,
+            block=-1 if trial is None else trial.block,
+            arm=None if trial is None else trial.arm,
+            intent=intent,
             class_="interactive" if intent == "live" else "batch",
-            arrival_us=at_us, deadline_us=at_us + 2 * MICROS, finished_us=at_us + took_us,
-            status="ok", prompt_tokens=20, output_tokens=16, max_tokens=16, queue_us=0,
-            ttft_us=took_us // 2, tpot_us=20_000, good=good, preemptions=0, error=None,
-            external_id=None, session_id=None,
+            arrival_us=at_us,
+            deadline_us=at_us + 2 * MICROS,
+            finished_us=at_us + took_us,
+            status="ok",
+            prompt_tokens=20,
+            output_tokens=16,
+            max_tokens=16,
+            queue_us=0,
+            ttft_us=took_us // 2,
+            tpot_us=20_000,
+            good=good,
+            preemptions=0,
+            error=None,
+            external_id=None,
+            session_id=None,
         )
 
     def _second(self, busy: bool) -> SecondRow:
         stamp, cap, to_us = self.engine.stamp, self.cap(), self.clock_us()
         trial = stamp.trial
-        step_us = 15_000 + 1_000 * cap
+        step_us = 15_000 + 1_000 * cap if self.faster_with_cap else 10_000 * cap
         n = MICROS // step_us
         return SecondRow(
-            target="chat", replica="r0", incarnation=stamp.incarnation, from_us=to_us - MICROS,
-            to_us=to_us, digest=stamp.digest, trial="" if trial is None else trial.id,
-            block=-1 if trial is None else trial.block, arm=None if trial is None else trial.arm,
-            output_tokens={"batch": n * cap}, arrivals={"live": 3 if busy else 0, "batch": 7},
-            offered_tokens={"live": 120 if busy else 0, "batch": 200}, waiting={"batch": 20},
+            target="chat",
+            replica="r0",
+            incarnation=stamp.incarnation,
+            from_us=to_us - MICROS,
+            to_us=to_us,
+            digest=stamp.digest,
+            trial="" if trial is None else trial.id,
+            block=-1 if trial is None else trial.block,
+            arm=None if trial is None else trial.arm,
+            output_tokens={"batch": n * cap},
+            arrivals={"live": 3 if busy else 0, "batch": 7},
+            offered_tokens={"live": 120 if busy else 0, "batch": 200},
+            waiting={"batch": 20},
             steps=StepMoments(
-                n=n, b=n * cap, f=0, t=n * step_us, bb=n * cap * cap, bt=n * cap * step_us,
+                n=n,
+                b=n * cap,
+                f=0,
+                t=n * step_us,
+                bb=n * cap * cap,
+                bt=n * cap * step_us,
                 tt=n * step_us * step_us,
             ),
             knobs={"active_cap": cap, "step_token_budget": 256},
         )
 
 
-def declared(*, mode: str | None = None, rules: list[dict[str, object]] | None = None, **trial: object) -> Declared:
+def declared(
+    *, mode: str | None = None, rules: list[dict[str, object]] | None = None, **trial: Any
+) -> Declared:
     """A target like the README's, with short blocks."""
     target = TargetSettings.model_validate(
         {
             "maximize": "batch.tokens_per_s",
             "on_kill": "last_stable",
             "intents": {
-                "live": {"class": "interactive", "slo": {"ttft_ms": 1000, "tpot_ms": 50, "attainment": 0.9}},
+                "live": {
+                    "class": "interactive",
+                    "slo": {"ttft_ms": 1000, "tpot_ms": 50, "attainment": 0.9},
+                },
                 "batch": {"class": "batch", "slo": {"e2e_ms": 2000, "attainment": 0.9}},
             },
             "baseline": {"active_cap": 8},
@@ -316,9 +380,7 @@ def declared(*, mode: str | None = None, rules: list[dict[str, object]] | None =
             intents=target.intents,
             metrics=[],
         ),
-        trial=TrialSettings(**{**short, **trial}),  # type: ignore[arg-type]
+        trial=TrialSettings(**{**short, **trial}),
         guardrails=GuardrailSettings(),
-        serve=ServeSettings(),
+        serve=ServeSettings(foreign_s=60),
     )
-
-
