@@ -4,6 +4,7 @@ Half a cycle in one arm and half in the other would compare quiet with busy, not
 The law is replayed over the recorded arrivals; a cycle runs from one rise out of its default to
 the next.
 
+>>> from policies.laws import LawStep
 >>> on_off = [(second * 1_000_000, 1 if second % 16 < 8 else 0) for second in range(96)]
 >>> law = Law(variable="arrivals", class_="interactive", window_s=2.0, default=64,
 ...           steps=(LawStep(above=0, value=8),))
@@ -16,10 +17,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 
-from policies.laws import Law, LawStep, advance, start
-
-__all__ = ["Law", "LawStep", "cycle_s", "whole_cycles_s"]
+from policies.laws import Law, advance, start
 
 MIN_RISES = 4
 MAX_SPREAD = 0.25
@@ -34,7 +34,7 @@ def cycle_s(law: Law, counts: Sequence[tuple[int, float]]) -> float | None:
     rises = _rises_us(law, counts)
     if len(rises) < MIN_RISES:
         return None
-    gaps = [(b - a) / 1e6 for a, b in zip(rises, rises[1:], strict=False)]
+    gaps = [(b - a) / 1e6 for a, b in pairwise(rises)]
     mean = statistics.fmean(gaps)
     if statistics.pstdev(gaps) > MAX_SPREAD * mean:
         return None

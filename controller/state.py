@@ -1,4 +1,4 @@
-"""What one step of the loop is given, and what it answers. Plain values; the shell does the rest."""
+"""What one step of the loop is given, and what it answers. Plain values; the shell acts."""
 
 from __future__ import annotations
 
