@@ -79,9 +79,12 @@ def check(law: Law, check_value: Callable[[int, str], None], *, field: str) -> N
     if not 0 <= law.min_dwell_s <= MAX_WINDOW_S or not 0 <= law.hysteresis < float("inf"):
         raise Rejected("hysteresis and min_dwell_s are finite and not negative", field=field)
     levels = [step.above for step in law.steps]
-    if any(b <= a for a, b in pairwise(levels)) or levels[0] < 0:
+    finite = all(0 <= level < float("inf") for level in levels)
+    if not finite or any(b <= a for a, b in pairwise(levels)):
         raise Rejected(
-            "steps rise strictly in `above`, from 0", field=f"{field}.steps", value=levels
+            "steps rise strictly in `above`, from 0, and are finite",
+            field=f"{field}.steps",
+            value=levels,
         )
     check_value(law.default, f"{field}.default")
     for index, step in enumerate(law.steps):
