@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from engine.run_settings import EngineRun, load_run
+from engine.settings import set_thread_environment
 from signals.errors import Broken, Rejected, Unavailable
 from signals.stopping import stop_on_termination
 
@@ -51,8 +52,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _serve(run: EngineRun, stop: threading.Event, parent: int) -> None:
-    # Before torch is loaded: a waiting OpenMP thread that spins stalls every other process.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Torch is loaded below, and reads its environment once.
+    set_thread_environment()
     from engine.bootstrap import EngineProcess
 
     process = EngineProcess(run)

@@ -14,7 +14,7 @@ import logging
 import os
 from typing import TypedDict
 
-from engine.embedded.build import Capacity, Engine, build
+from engine.embedded.build import Capacity, EmbeddedEngine, build
 from engine.generation import CLASSES, Boundary
 from engine.http.chat import ChatApi, chat_app
 from engine.http.control import control_app
@@ -73,14 +73,12 @@ class EngineProcess:
         self._identity = EngineIdentity(
             target=run.target, replica=run.replica, incarnation=os.urandom(6).hex()
         )
-        self._outlets = Outlets(
-            settings, self._identity, model=settings.model_name, producer_key=producer_key
-        )
+        self._outlets = Outlets(settings, self._identity, producer_key=producer_key)
         self._seconds = SecondsTelemetry(
             self._outlets.ring, length_s=settings.second_ms / 1000, now=system_clock()
         )
-        self._engine: Engine = build(
-            settings, boundary=self._make_boundary, on_step=self._seconds.stepped
+        self._engine: EmbeddedEngine = build(
+            settings, boundary=self._make_boundary, on_step=self._seconds.stepped, say=log.info
         )
         loop = asyncio.new_event_loop()
         self._listeners = Listeners(loop, stop_grace_s=settings.stop_grace_s)
@@ -89,7 +87,7 @@ class EngineProcess:
     def start(self) -> Ready:
         """Serve. Returns when both listeners accept connections."""
         figures = self._make_figures()
-        self._outlets.start(figures)
+        self._outlets.start(self._engine.model_name, figures)
         self._say_started()
         self._seconds.begin(system_clock())
         self._engine.worker.start()
@@ -141,7 +139,7 @@ class EngineProcess:
     def _make_conversations(self, mailbox: Mailbox) -> Conversations:
         settings = self._run.engine
         return Conversations(
-            model=settings.model_name,
+            model=self._engine.model_name,
             templating=self._engine.tokenizer,
             generator=self._engine.worker,
             live=self._live,
@@ -156,7 +154,7 @@ class EngineProcess:
 
     def _make_figures(self) -> EngineFigures:
         return EngineFigures(
-            self._run.engine.model_name,
+            self._engine.model_name,
             Sources(
                 load=self._engine.worker.load,
                 knobs=lambda: self._live.values,
@@ -169,7 +167,7 @@ class EngineProcess:
         settings = self._run.engine
         intents = (DEFAULT_INTENT, *self._run.intents)
         return ChatApi(
-            model=settings.model_name,
+            model=self._engine.model_name,
             conversations=self._conversations,
             classes={intent: self._run.class_of(intent) for intent in intents},
             key=self._serving_key,
@@ -199,7 +197,7 @@ class EngineProcess:
             incarnation=self._identity.incarnation,
             url=url_of(self._chat_socket),
             control_url=url_of(self._control_socket),
-            model=self._run.engine.model_name,
+            model=self._engine.model_name,
             fingerprint=self._engine.fingerprint,
             knobs=self._live.values,
         )

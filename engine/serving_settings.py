@@ -26,12 +26,6 @@ class ServingSettings(Section):
     serving_key_file: Path | None = setting(
         None, unit="", reason="bearer key of the chat API; unset = open, as on a private network"
     )
-    model_name: str = setting(
-        "smollm2-135m-instruct",
-        unit="",
-        reason="what clients call the model",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$",
-    )
     default_max_tokens: int = setting(
         256, unit="tokens", reason="an answer's bound when the client sets none", ge=1, le=8192
     )

@@ -19,6 +19,11 @@ def default_cache() -> Path:
     return Path(os.environ.get("TRIMTAB_CACHE") or Path.home() / ".cache" / "trimtab" / "models")
 
 
+def set_thread_environment() -> None:
+    """Make waiting OpenMP threads sleep, not spin. To be called before torch is imported."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 class EngineSettings(ServingSettings, TelemetrySettings):
     """The embedded engine. What is fixed at start is here; what is live is a knob."""
 

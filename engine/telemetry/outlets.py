@@ -28,12 +28,12 @@ class Outlets:
         settings: TelemetrySettings,
         identity: EngineIdentity,
         *,
-        model: str,
         producer_key: str | None,
     ) -> None:
-        self._flush_s = settings.flush_s
+        self._settings = settings
+        self._resource = _resource(identity)
+        self._tracer: RequestTracer | None = None
         self.ring = TelemetryRing(settings.telemetry_ring if settings.ingest_url else 0)
-        self._tracer = RequestTracer(model, _resource(identity), _processors(settings))
         self._ended = EndedVisits(settings.trace_queue)
         self.ledger = Ledger(self.ring, self._ended.put)
         self._poster: SignalPoster | None = None
@@ -48,18 +48,20 @@ class Outlets:
                 backoff_max_s=settings.post_backoff_max_s,
             )
 
-    def start(self, watch: Callable[[EndedVisit], None]) -> None:
+    def start(self, model: str, watch: Callable[[EndedVisit], None]) -> None:
         """Begin to post and to trace; ``watch`` is shown each ended request too."""
+        self._tracer = RequestTracer(model, self._resource, _processors(self._settings))
         self._ended.start((watch, self._tracer))
         if self._poster is not None:
             self._poster.start()
 
     def close(self) -> None:
         """Trace and post what is left, within ``flush_s`` each."""
-        self._ended.close(self._flush_s)
-        self._tracer.close()
+        self._ended.close(self._settings.flush_s)
+        if self._tracer is not None:
+            self._tracer.close()
         if self._poster is not None:
-            self._poster.close(self._flush_s)
+            self._poster.close(self._settings.flush_s)
 
 
 def _resource(identity: EngineIdentity) -> dict[str, str]:
