@@ -28,6 +28,21 @@ class Layout(Struct, frozen=True):
         return self.root / "store.db"
 
     @property
+    def store_url(self) -> str:
+        """The store as a database URL."""
+        return f"sqlite:///{self.store_db}"
+
+    @property
+    def store_lock(self) -> Path:
+        """Held by the one process that writes the store."""
+        return self.root / "store.lock"
+
+    @property
+    def supervisor_lock(self) -> Path:
+        """Held by ``trimtab up``."""
+        return self.root / "up.lock"
+
+    @property
     def latch(self) -> Path:
         """The kill and hold latch; read before every PATCH."""
         return self.root / "latch.json"

@@ -16,6 +16,7 @@ from controller.sections import (
     SupervisorSettings,
     TrialSettings,
 )
+from controller.store.settings import StoreSettings
 from controller.target_settings import EngineChoice, Knobs, KnobSettings, OnKill, TargetSettings
 from engine.settings import EngineSettings
 from signals.configuring import Section, setting
@@ -64,6 +65,7 @@ class Settings(Section):
     bus: BusSettings = Field(default_factory=BusSettings)
     features: FeatureSettings = Field(default_factory=FeatureSettings)
     engine: EngineSettings = Field(default_factory=EngineSettings)
+    store: StoreSettings = Field(default_factory=StoreSettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
     trial: TrialSettings = Field(default_factory=TrialSettings)
     guardrails: GuardrailSettings = Field(default_factory=GuardrailSettings)

@@ -53,8 +53,8 @@ def overlay(tree: dict[str, Any], env: Mapping[str, str]) -> dict[str, str]:
         path = _path_of(variable)
         if path is None:
             continue
-        _put(tree, path, _value(variable, env[variable]), variable)
-        sources[dotted(path)] = variable
+        for made in _put(tree, path, _value(variable, env[variable]), variable):
+            sources[dotted(made)] = variable
     return sources
 
 
@@ -65,14 +65,20 @@ def _path_of(variable: str) -> tuple[str, ...] | None:
     return path if len(path) > 1 or path[0] in Settings.model_fields else None
 
 
-def _put(tree: dict[str, Any], path: tuple[str, ...], value: object, variable: str) -> None:
-    here = tree
-    for part in path[:-1]:
-        below = here.setdefault(part, {})
-        if not isinstance(below, dict):
+def _put(
+    tree: dict[str, Any], path: tuple[str, ...], value: object, variable: str
+) -> list[tuple[str, ...]]:
+    """Write one value; returns the paths that are there only because of it."""
+    here, made = tree, []
+    for depth, part in enumerate(path[:-1], 1):
+        if part not in here:
+            here[part] = {}
+            made.append(path[:depth])
+        here = here[part]
+        if not isinstance(here, dict):
             raise Rejected(f"{variable} names a setting below {part}, a value", field=part)
-        here = below
     here[path[-1]] = value
+    return [*made, path]
 
 
 def _value(variable: str, text: str) -> object:

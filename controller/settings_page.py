@@ -46,6 +46,8 @@ def _section(name: str, rows: list[Leaf]) -> str:
 def _row(leaf: Leaf) -> str:
     default = "required" if leaf.default is None else leaf.default or "none"
     allowed = f"{leaf.type}: {leaf.allowed}" if leaf.allowed else leaf.type
+    if leaf.type == " or ".join(leaf.allowed.split(", ")):
+        allowed = leaf.type
     cells = (f"`{leaf.path}`", default, leaf.unit, allowed, leaf.reason)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

@@ -69,12 +69,12 @@ def _problem(error: ErrorDetails, root: type[BaseModel]) -> Problem:
     path = tuple(part for part in error["loc"] if part != "[key]")
     if error["type"] == "extra_forbidden":
         return _unknown(path, error["input"], root)
-    if error["loc"][-1] == "[key]":
+    if "[key]" in error["loc"]:
         pattern = str(error.get("ctx", {}).get("pattern", ""))
         return Problem(path=tree.dotted(path), value=path[-1], detail="is no name", allowed=pattern)
     field = tree.field_at(root, path)
     return Problem(
-        path=tree.dotted(path),
+        path=tree.dotted(path) or "settings",
         value=error["input"],
         detail="is missing" if error["type"] == "missing" else _detail(error["msg"]),
         allowed=tree.allowed(field) if field is not None else "",

@@ -75,9 +75,9 @@ def allowed(field: FieldInfo) -> str:
     """What the field takes, in words: a range, a choice, a pattern, a length."""
     found = inner(field.annotation)
     if typing.get_origin(found) is typing.Literal:
-        return " | ".join(str(choice) for choice in typing.get_args(found))
+        return ", ".join(str(choice) for choice in typing.get_args(found))
     if found is bool:
-        return "true | false"
+        return "true, false"
     words = [_range(field), *_lengths(field), *_patterns(field)]
     return ", ".join(word for word in words if word)
 
@@ -153,11 +153,13 @@ def _default_words(field: FieldInfo) -> str:
 def _type_words(found: Any) -> str:
     origin = typing.get_origin(found)
     if origin is typing.Literal:
-        return "choice"
+        return " or ".join(str(choice) for choice in typing.get_args(found))
     if origin in (tuple, list):
         return f"list of {_type_words(inner(typing.get_args(found)[0]))}"
     if origin is dict:
         return f"name: {_type_words(inner(typing.get_args(found)[1]))}"
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_type_words(inner(one)) for one in typing.get_args(found))
     plain = {str: "text", int: "whole number", float: "number", bool: "true or false"}
     return plain.get(found, getattr(found, "__name__", str(found)).lower())
 

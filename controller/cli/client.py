@@ -1,0 +1,109 @@
+"""A thin client of the control plane: one request, one answer, our own errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from signals.errors import Conflict, Denied, NotFound, Rejected, Unavailable
+
+TIMEOUT_S = 30.0
+KINDS: Mapping[int, type[Rejected]] = {404: NotFound, 409: Conflict}
+
+
+class Client:
+    """Calls with one key. Raises ``Rejected`` (and below) for 4xx, ``Unavailable`` for the rest."""
+
+    def __init__(self, url: str, key: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.url = url
+        self._http = httpx.Client(
+            base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=timeout_s
+        )
+
+    def get(self, path: str, **query: object) -> Any:
+        """The decoded answer. Query values that are None are left out."""
+        return self._call("GET", path, params=_given(query))
+
+    def post(self, path: str, body: object = None, *, content_type: str | None = None) -> Any:
+        """``body`` is sent as JSON, bytes as they are."""
+        return self._call("POST", path, **_sent(body, content_type))
+
+    def patch(self, path: str, body: object) -> Any:
+        """``body`` is sent as JSON."""
+        return self._call("PATCH", path, **_sent(body, None))
+
+    def delete(self, path: str) -> Any:
+        """None when the answer is empty."""
+        return self._call("DELETE", path)
+
+    def lines(self, path: str, **query: object) -> Iterator[str]:
+        """The lines of an NDJSON answer, as they come."""
+        try:
+            with self._http.stream("GET", path, params=_given(query)) as answer:
+                if answer.is_error:
+                    answer.read()
+                    raise _refusal(answer)
+                yield from answer.iter_lines()
+        except httpx.HTTPError as error:
+            raise self._away(error) from error
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._http.close()
+
+    def _call(self, method: str, path: str, **how: Any) -> Any:
+        try:
+            answer = self._http.request(method, path, **how)
+        except httpx.HTTPError as error:
+            raise self._away(error) from error
+        if answer.is_error:
+            raise _refusal(answer)
+        return msgspec.json.decode(answer.content) if answer.content else None
+
+    def _away(self, error: httpx.HTTPError) -> Unavailable:
+        why = str(error) or type(error).__name__
+        return Unavailable(f"{self.url} does not answer ({why}); is `trimtab up` running?")
+
+
+def read_key(path: Path) -> str:
+    """The bearer key in a file. Raises ``Rejected``."""
+    try:
+        return path.read_text("utf-8").strip()
+    except OSError as error:
+        raise Rejected(
+            f"no key at {path} ({error.strerror}); `trimtab init` makes one,"
+            " or name another with --key-file or TRIMTAB_KEY_FILE"
+        ) from error
+
+
+def _given(query: Mapping[str, object]) -> dict[str, Any]:
+    plain = {True: "true", False: "false"}
+    given = {name: value for name, value in query.items() if value is not None}
+    return {n: plain[v] if isinstance(v, bool) else v for n, v in given.items()}
+
+
+def _sent(body: object, content_type: str | None) -> dict[str, Any]:
+    if body is None:
+        return {}
+    content = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    return {"content": content, "headers": {"Content-Type": content_type or "application/json"}}
+
+
+def _refusal(answer: httpx.Response) -> Rejected | Unavailable:
+    """Our error for an RFC 9457 answer; for one that is none, its text."""
+    try:
+        problem = msgspec.json.decode(answer.content, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        problem = {"detail": answer.text[:200] or answer.reason_phrase}
+    detail = str(problem.get("detail", answer.reason_phrase))
+    if answer.status_code >= 500:
+        return Unavailable(detail)
+    if answer.status_code in (401, 403):
+        return Denied(detail, authenticated=answer.status_code == 403)
+    kind = KINDS.get(answer.status_code, Rejected)
+    refused = {name: problem.get(name) for name in ("field", "value", "allowed")}
+    return kind(detail, **refused)

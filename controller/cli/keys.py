@@ -1,0 +1,95 @@
+"""``trimtab keys``: who may call what."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from controller.cli.root import Json, root_of, show
+from controller.cli.tables import table, when
+from controller.secret_files import write_secret
+
+app = typer.Typer(help="Keys of people and producers.", no_args_is_help=True, rich_markup_mode=None)
+
+Bound = Annotated[list[str] | None, typer.Option(help="Repeatable; without it, all.")]
+
+
+@app.command()
+def create(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="Whose it is.")],
+    role: Annotated[str, typer.Option(help="viewer, producer, operator or admin.")],
+    target: Bound = None,
+    metric: Bound = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="basic, semantic, business; producers need one.")
+    ] = None,
+    expires_in_s: Annotated[int | None, typer.Option(min=60, help="Without it, never.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the key to this new file, for its owner only.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a key. It is shown once, or written to a file and not shown at all.
+
+    \b
+    trimtab keys create ana --role operator --out ana.key
+    trimtab keys create shop --role producer --kind business
+    """
+    body = {
+        "name": name,
+        "role": role,
+        "targets": target or ["*"],
+        "kinds": kind or [],
+        "names": metric or ["*"],
+        "expires_in_s": expires_in_s,
+    }
+    with root_of(ctx).client() as client:
+        made = client.post("/v1/keys", body)
+    if out is not None:
+        write_secret(out, made.pop("key"))
+        made["file"] = os.fspath(out)
+    show(made, as_json, _made)
+
+
+@app.command("list")
+def listed(ctx: typer.Context, as_json: Json = False) -> None:
+    """List keys, oldest first; never the key itself."""
+    with root_of(ctx).client() as client:
+        show(client.get("/v1/keys"), as_json, _table)
+
+
+@app.command()
+def revoke(ctx: typer.Context, key_id: Annotated[str, typer.Argument(help="A key's id.")]) -> None:
+    """Make a key stop working."""
+    with root_of(ctx).client() as client:
+        client.delete(f"/v1/keys/{key_id}")
+    typer.echo(f"{key_id} is revoked")
+
+
+def _made(made: Any) -> str:
+    owner = made["principal"]
+    head = f"{owner['id']}: {owner['name']}, {owner['role']}"
+    if "file" in made:
+        return f"{head}\nwritten to {made['file']}"
+    return f"{head}\n{made['key']}\nThis is the only time it is shown."
+
+
+def _table(found: Any) -> str:
+    rows = [
+        (
+            one["id"],
+            one["name"],
+            one["role"],
+            ", ".join(one["targets"]),
+            ", ".join(one["kinds"]),
+            when(one["expires_us"]),
+            when(one["revoked_us"]),
+        )
+        for one in found["items"]
+    ]
+    head = ["id", "name", "role", "targets", "kinds", "expires", "revoked"]
+    return table(head, rows, none="no keys")

@@ -1,0 +1,76 @@
+"""The command itself: its options, and every subcommand in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from controller.cli import (
+    audit,
+    configuration,
+    control,
+    keys,
+    policies,
+    processes,
+    signals,
+    status,
+    trials,
+    why,
+)
+from controller.cli.root import Commands, Root
+
+EPILOG = """Exit codes: 0 done, 2 refused, 3 something does not answer, 4 an invariant is broken.
+Every command says more with --help."""
+
+app = typer.Typer(
+    cls=Commands,
+    name="trimtab",
+    help="Steer a running LLM engine by policies: proposed, approved, tried, kept or undone.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", envvar="TRIMTAB_CONFIG", help="Default: ./trimtab.yaml."),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", envvar="TRIMTAB_URL", help="Control plane; default: as configured."),
+    ] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file", envvar="TRIMTAB_KEY_FILE", help="Default: STATE_DIR/keys/admin.key."
+        ),
+    ] = None,
+) -> None:
+    """Options that come before the command."""
+    ctx.obj = Root(config, url, key_file)
+
+
+processes.add_to(app)
+configuration.add_to(app)
+status.add_to(app)
+control.add_to(app)
+why.add_to(app)
+app.add_typer(policies.app, name="policies")
+app.add_typer(trials.app, name="trials")
+app.add_typer(audit.app, name="audit")
+app.add_typer(keys.app, name="keys")
+app.add_typer(signals.app, name="signals")
+app.add_typer(signals.dead_letters, name="dead-letters")
+
+
+def main() -> None:
+    """Entry point of ``trimtab``."""
+    app()

@@ -1,0 +1,114 @@
+"""``trimtab status``: what each knob has and should have, what is on trial, how intents fare."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from controller.cli import trials
+from controller.cli.root import Json, root_of, show
+from controller.cli.tables import figure, share, table, when
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command at the top level."""
+    app.command()(status)
+
+
+def status(
+    ctx: typer.Context,
+    target: Annotated[str | None, typer.Argument(help="Without it: every target.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show where a target stands: knobs, trial, latest verdicts, attainment, replicas.
+
+    \b
+    trimtab status chat
+    """
+    with root_of(ctx).client() as client:
+        listed = [line["name"] for line in client.get("/v1/targets")["items"]]
+        names = [target] if target is not None else listed
+        found = [client.get(f"/v1/targets/{name}") for name in names]
+    shown = found[0] if target is not None else {"items": found}
+    show(shown, as_json, lambda _: "\n\n".join(map(_words, found)) or "no targets")
+
+
+def _words(found: Any) -> str:
+    parts = [
+        f"{found['name']}: maximise {found['maximize']}{_control(found['control'])}",
+        _knobs(found["knobs"]),
+        _intents(found["attainment"]),
+        _trial(found["trial"]),
+        *(f"verdict  {_verdict(one)}" for one in found["verdicts"]),
+        *(f"pending  {p['id']}: {p['words']} ({p['reason']})" for p in found["pending"]),
+        *(f"replica  {_replica(one)}" for one in found["replicas"]),
+        f"features up to {when(found['watermark_us'] or None)}",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _control(control: Any) -> str:
+    if not control["hold"] and not control["killed"]:
+        return ""
+    what = "KILLED" if control["killed"] else "HELD"
+    return f"; {what} by {control['actor']} since {when(control['since_us'])}: {control['reason']}"
+
+
+def _knobs(knobs: Any) -> str:
+    rows = [
+        (
+            knob["knob"],
+            knob["mode"] + (" (file)" if knob["managed_by"] else ""),
+            knob["desired"]["words"] if knob["desired"] else "as booted",
+            _observed(knob),
+            (knob["observed"] or {}).get("policy_id"),
+        )
+        for knob in knobs
+    ]
+    return table(["knob", "mode", "desired", "observed", "policy"], rows, none="no replica answers")
+
+
+def _observed(knob: Any) -> str:
+    seen = knob["observed"]
+    if seen is None:
+        return "-"
+    law = " by law" if seen.get("law") else ""
+    draining = ", draining" if seen.get("draining") else ""
+    foreign = ", FOREIGN" if knob["foreign"] else ""
+    return f"{seen['value']} {knob['unit']}{law}{draining}{foreign}"
+
+
+def _intents(attainment: Any) -> str:
+    rows = [
+        (
+            name,
+            share(one["now"]),
+            share(one["wanted"]),
+            figure(one["arrivals_per_s"], "/s"),
+            figure(one["tokens_per_s"], "/s"),
+            figure(one["waiting"]),
+        )
+        for name, one in attainment.items()
+    ]
+    head = ["intent", "attainment", "wanted", "arrivals", "tokens", "waiting"]
+    return table(head, rows, none="")
+
+
+def _trial(trial: Any) -> str:
+    if trial is None:
+        return "trial    none"
+    return f"trial    {trial['id']} ({trial['state']}) {trial['hypothesis']}\n         " + (
+        trials.progress(trial)
+    )
+
+
+def _verdict(trial: Any) -> str:
+    return f"{when(trial['ended_us'])}  {trial['knob']}: {trial['ruling']['words']}"
+
+
+def _replica(one: Any) -> str:
+    if not one["reachable"]:
+        return f"{one['name']} at {one['url']} does not answer: {one['problem']}"
+    differs = f"; differs in {', '.join(one['differs'])}" if one["differs"] else "; as wished"
+    return f"{one['name']} at {one['url']}, incarnation {one['incarnation']}{differs}"

@@ -1,0 +1,95 @@
+"""``trimtab trials``: what is being tried, and the evidence so far."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from controller.cli.root import Json, root_of, show
+from controller.cli.tables import figure, table, when
+
+app = typer.Typer(help="Trials and their evidence.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list")
+def listed(
+    ctx: typer.Context,
+    target: Annotated[str | None, typer.Option(help="Only this target's.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 20,
+    as_json: Json = False,
+) -> None:
+    """List trials, newest first."""
+    with root_of(ctx).client() as client:
+        show(client.get("/v1/trials", target=target, limit=limit), as_json, _table)
+
+
+@app.command("show")
+def one(
+    ctx: typer.Context,
+    trial_id: Annotated[str, typer.Argument(help="A trial's id.")],
+    as_json: Json = False,
+) -> None:
+    """Show a trial: the frozen plan, each unit's d and E, the ruling."""
+    with root_of(ctx).client() as client:
+        show(client.get(f"/v1/trials/{trial_id}"), as_json, _words)
+
+
+def progress(line: Any) -> str:
+    """Where a trial stands, in one line; for tables and ``status``."""
+    ruling = line["ruling"]
+    told = ruling["words"] if ruling else "no unit judged yet"
+    return (
+        f"{line['units_judged']} of {line['max_units']} units judged"
+        f" (at least {line['min_units']}), α = {line['alpha']:g}: {told}"
+    )
+
+
+def _table(found: Any) -> str:
+    rows = [
+        (
+            t["id"],
+            t["state"],
+            t["knob"],
+            t["units_judged"],
+            (t["ruling"] or {}).get("verdict"),
+            when(t["began_us"]),
+        )
+        for t in found["items"]
+    ]
+    head = ["id", "state", "knob", "units", "verdict", "began"]
+    return table(head, rows, none="no trials")
+
+
+def _words(trial: Any) -> str:
+    plan, ruling = trial["plan"], trial["ruling"]
+    frozen = (
+        f"frozen     α {plan['alpha']:g}, guards at {plan['guard_alpha']:g},"
+        f" {plan['min_units']} to {plan['max_units']} units of 2 blocks of {plan['block_s']:g} s,"
+        f" washout {plan['washout_s']:g} s, seed {plan['seed']}"
+    )
+    told = [
+        f"{plan['id']} is {trial['state']}, for policy {plan['policy_id']}",
+        f"hypothesis {plan['hypothesis']}",
+        frozen,
+        *(f"guard      {g['metric']} no worse by {g['margin']:g}" for g in plan["guards"]),
+        _units(plan["primary"], trial["units"]),
+        f"ruling     {ruling['words'] if ruling else 'none yet'}",
+    ]
+    return "\n".join(told)
+
+
+def _units(primary: str, units: Any) -> str:
+    rows = [
+        (
+            unit["index"],
+            " ".join(block["arm"] for block in unit["blocks"]),
+            figure(unit["d"].get(primary)),
+            figure((unit["e"] or {}).get(f"{primary}>0")),
+            figure((unit["e"] or {}).get(f"{primary}<0")),
+            unit["void"] or ("tripped" if unit["tripped"] else ""),
+        )
+        for unit in units
+    ]
+    head = ["unit", "order", f"d {primary}", "E better", "E worse", "note"]
+    return table(head, rows, none="no units yet")
