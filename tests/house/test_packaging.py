@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.house.tree import PACKAGES, ROOT, imports, name_of, sources
+from tests.house.tree import BESIDE, PACKAGES, ROOT, imports, name_of, sources
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 NOT_IMPORTED_BUT_NEEDED = {"httptools"}
@@ -62,9 +62,8 @@ def test_every_file_beside_the_modules_is_package_data_and_nothing_else_is() -> 
 
 def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
     owners = packages_distributions()
-    ours = {*PACKAGES, "tests", "benchmarks", "docs", "examples"}
     imported = {name.split(".")[0] for path in sources(*PACKAGES) for name, _ in imports(path)}
-    outside = imported - ours - sys.stdlib_module_names
+    outside = imported - {*PACKAGES, *BESIDE} - sys.stdlib_module_names
     used = {normal(owners[name][0]) for name in outside}
     used = {PART_OF.get(each, each) for each in used}
     declared = {normal(each) for each in PROJECT["project"]["dependencies"]}
@@ -72,6 +71,17 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
     used = {each for each in used if not each.startswith("opentelemetry-")}
     assert used == declared - spoken_for - NOT_IMPORTED_BUT_NEEDED
     assert bool(spoken_for) == ("opentelemetry" in outside)
+
+
+def test_what_stands_beside_the_wheel_imports_what_the_extras_name() -> None:
+    owners = packages_distributions()
+    project = PROJECT["project"]
+    extras = [each for extra in project["optional-dependencies"].values() for each in extra]
+    declared = {normal(each) for each in [*project["dependencies"], *extras]}
+    names = {name.split(".")[0] for path in sources(*BESIDE) for name, _ in imports(path)}
+    outside = names - {*PACKAGES, *BESIDE} - sys.stdlib_module_names
+    used = {normal(owners[name][0]) for name in outside}
+    assert {PART_OF.get(each, each) for each in used} <= declared
 
 
 def test_every_declared_dependency_is_pinned() -> None:
