@@ -128,6 +128,7 @@ def test_every_setting_named_in_a_page_exists() -> None:
     known = {leaf.path for leaf in leaves(Settings)}
     sections = {path.partition(".")[0] for path in known if "." in path} - {"targets"}
     named = re.compile(rf"`((?:{'|'.join(sorted(sections))})\.[a-z_]+)`")
+    known |= {name_of(path) for path in sources(*PACKAGES)}
     files = {".db"}
     for path in PAGES:
         for spoken in named.findall(path.read_text(encoding="utf-8")):
