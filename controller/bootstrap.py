@@ -16,7 +16,6 @@ from controller.addresses import control_urls
 from controller.api.app import make_app
 from controller.api.ports import Services
 from controller.api.server import serve_until
-from controller.file_lock import alone
 from controller.fleet import Fleet, Replica, monotonic_s
 from controller.keys import Authenticator, StoreKeyReader, wall_us
 from controller.latch import Latch
@@ -36,6 +35,7 @@ from signals.bus.sqlite import SqliteBusReader
 from signals.errors import Unavailable
 from signals.features.main import run as run_feature_stage
 from signals.features.reader import SqliteFeatures
+from signals.file_lock import FileLock
 from signals.ingest.main import run as run_signals_api
 
 
@@ -88,7 +88,7 @@ def features_ready(settings: Settings) -> bool:
 def run_serve(settings: Settings, stop: threading.Event) -> None:
     """The loop of each target, and the control plane. Raises what a loop failed with."""
     layout = Layout(settings.state_dir)
-    with alone(layout.store_lock, what="the controller"):
+    with FileLock(layout.store_db):
         store = open_store(layout.store_url, settings.store)
         try:
             _serve(settings, layout, store, stop)

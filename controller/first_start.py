@@ -15,12 +15,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from controller import keys
-from controller.file_lock import alone
 from controller.keys import KeyRequest
 from controller.layout import Layout
 from controller.secret_files import new_secret, write_secret
 from controller.settings import Settings
 from controller.store.sql import open_store
+from signals.file_lock import FileLock
 
 ACTOR = "set-up"
 
@@ -39,7 +39,7 @@ def prepare(settings: Settings) -> tuple[Path, ...]:
     wanted = {layout.key(name): request for name, request in _first_keys(settings).items()}
     missing = {path: request for path, request in wanted.items() if not path.exists()}
     if missing or not layout.store_db.exists():
-        with alone(layout.store_lock, what="the controller"):
+        with FileLock(layout.store_db):
             _create(settings, layout, missing)
     return (*made, *missing)
 

@@ -33,14 +33,9 @@ class Layout(Struct, frozen=True):
         return f"sqlite:///{self.store_db}"
 
     @property
-    def store_lock(self) -> Path:
-        """Held by the one process that writes the store."""
-        return self.root / "store.lock"
-
-    @property
-    def supervisor_lock(self) -> Path:
-        """Held by ``trimtab up``."""
-        return self.root / "up.lock"
+    def supervisor(self) -> Path:
+        """What ``trimtab up`` locks: one of them in a state directory."""
+        return self.root / "up"
 
     @property
     def latch(self) -> Path:

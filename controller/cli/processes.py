@@ -13,10 +13,10 @@ import msgspec
 import typer
 
 from controller.cli.root import Json, Root, root_of
-from controller.file_lock import alone
 from controller.settings import Settings
 from controller.supervisor import Report
 from signals.errors import TrimtabError
+from signals.file_lock import FileLock
 from signals.stopping import stop_on_termination
 
 models = typer.Typer(help="Model weights.", no_args_is_help=True, rich_markup_mode=None)
@@ -53,7 +53,7 @@ def up(
     settings, layout = root.settings, root.layout
     stop = stop_on_termination()
     layout.create()
-    with alone(layout.supervisor_lock, what="`trimtab up`"):
+    with FileLock(layout.supervisor):
         for path in prepare(settings):
             _say(as_json, "made", "key", {"file": os.fspath(path)})
         specs = child_specs(settings, root.config)
