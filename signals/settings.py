@@ -174,3 +174,22 @@ class FeatureSettings(Section):
     minute_retention_s: int = setting(
         172_800, unit="s", reason="1 min windows for 2 days", ge=3600, le=2_592_000
     )
+    prune_rows: int = setting(
+        500, unit="rows", reason="one step of retention, of each table", ge=1, le=100_000
+    )
+    prune_every_s: float = setting(
+        5.0, unit="s", reason="between two steps of retention", gt=0, le=3600
+    )
+    dead_letters: int = setting(
+        10_000, unit="events", reason="kept; beyond it the oldest go", ge=1, le=1_000_000
+    )
+    sequence_ranges: int = setting(
+        1000,
+        unit="ranges",
+        reason="gaps remembered per engine incarnation before the oldest is given up",
+        ge=2,
+        le=100_000,
+    )
+    backoff_max_s: float = setting(
+        5.0, unit="s", reason="the longest pause after a failing disk or a missing bus", gt=0, le=60
+    )

@@ -1,9 +1,7 @@
-"""The log file of the SQLite bus: its schema, how each end opens it, and the writer's lock."""
+"""The log file of the SQLite bus: its schema, and how each end opens it."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sqlite3
 from pathlib import Path
 from typing import Literal
@@ -30,23 +28,6 @@ _BUSY_S = 5.0
 _WAL_LIMIT_BYTES = 67_108_864
 
 Synchronous = Literal["FULL", "OFF"]
-
-
-def lock_out_other_writers(path: Path) -> int:
-    """Take the lock beside ``path``; the descriptor holds it until closed, or the process ends.
-
-    Raises ``Unavailable`` when another writer has it.
-    """
-    try:
-        fd = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise Unavailable(f"cannot lock the log {path.name}: {error}") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(fd)
-        raise Unavailable(f"another writer holds the log {path.name}") from error
-    return fd
 
 
 def open_for_writing(path: Path, synchronous: Synchronous) -> sqlite3.Connection:

@@ -13,7 +13,6 @@ and never come back.
 
 from __future__ import annotations
 
-import os
 import queue
 import sqlite3
 import threading
@@ -26,12 +25,12 @@ from typing import TypeVar
 from signals.bus.log_file import (
     Synchronous,
     last_offset,
-    lock_out_other_writers,
     open_for_reading,
     open_for_writing,
 )
 from signals.bus.port import Entry, Message
 from signals.errors import Unavailable
+from signals.file_lock import FileLock
 from signals.settings import BusSettings
 
 _INSERT = "INSERT INTO entries (offset, key, producer, accepted_us, body) VALUES (?, ?, ?, ?, ?)"
@@ -85,12 +84,12 @@ class SqliteBus:
         self._waiting = 0
         self._closed = False
         self._failing = False
-        self._lock_fd = lock_out_other_writers(path)
+        self._file_lock = FileLock(path)
         try:
             self._connection = open_for_writing(path, synchronous)
             self._end = last_offset(self._connection)
         except BaseException:
-            os.close(self._lock_fd)
+            self._file_lock.release()
             raise
         self._thread = threading.Thread(target=self._write, name="bus-writer", daemon=True)
         self._thread.start()
@@ -131,7 +130,7 @@ class SqliteBus:
             self._queue.put(_Close())
         self._thread.join()
         self._connection.close()
-        os.close(self._lock_fd)
+        self._file_lock.release()
 
     def _write(self) -> None:
         """The writer thread. Whatever ends it, nobody is left waiting for an answer."""

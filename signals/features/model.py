@@ -45,8 +45,11 @@ class WindowCounts(Struct, frozen=True, kw_only=True):
     """What happened in a window to one intent.
 
     A request counts in ``judged`` when it completes, or as failed when its SLO deadline passes;
-    ``good`` of them met every SLO set. ``errors`` are answers with status ``error``.
-    ``outcomes``: business metric -> (requests with a value, sum of values in micro-units).
+    ``good`` of them met every SLO set. ``completed`` ended with status ``ok``, ``errors`` with
+    ``error``. Arrivals, tokens and ``covered_us`` (how much of the window was reported) come from
+    the engine's seconds; waiting, running and KV blocks are as they stood at ``gauge_us`` (0: not
+    reported). ``outcomes``: business metric -> (requests with a value, sum of values in
+    micro-units), by the time of the feedback.
     """
 
     arrivals: int = 0
@@ -57,6 +60,7 @@ class WindowCounts(Struct, frozen=True, kw_only=True):
     good: int = 0
     output_tokens: int = 0
     covered_us: int = 0
+    gauge_us: int = 0
     waiting: int = 0
     running: int = 0
     kv_blocks_used: int = 0
@@ -70,8 +74,10 @@ class WindowCounts(Struct, frozen=True, kw_only=True):
 class WindowRevision(Struct, frozen=True, kw_only=True):
     """One published state of one window. ``cursor`` rises with every publication.
 
-    ``closed``: the watermark has passed the window's end and lateness; later events make a new
-    revision. ``incomplete``: the engine's sequence has a gap here, so no verdict may read it.
+    ``revision`` is 0 while the window is open, 1 when it closes, and one more with every correction
+    after that. ``closed``: the watermark has passed the window's end and lateness; later events
+    make a new revision. ``incomplete``: the engine's sequence has a gap here, so no verdict may
+    read it.
     """
 
     cursor: int
@@ -83,7 +89,10 @@ class WindowRevision(Struct, frozen=True, kw_only=True):
 
 
 class RequestRow(Struct, frozen=True, kw_only=True):
-    """One request as known now. ``good`` None: not decided yet (missing, never zero)."""
+    """One request as known now. ``good`` None: not decided yet (missing, never zero).
+
+    ``deadline_us`` is a moment, not a span: unfinished then, the request has failed.
+    """
 
     request_id: str
     target: str

@@ -1,0 +1,148 @@
+"""What the stage looks up in ``features.db``. Reads only; each has a bound."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from signals.events import MICROS
+from signals.features import rows
+from signals.features.batch import Needs
+from signals.features.change import EngineState, Known, ProducerCounts, Suspect
+from signals.features.model import ATOM_S, MINUTE_S, RequestRow, WindowKey, WindowRevision
+from signals.features.schema import passing
+from signals.features.seen import SeenDays
+from signals.features.windows import start_of
+
+EXTERNAL_MATCHES = 20
+"""Requests looked at per external id, latest first: a client may send the same id for ever."""
+ORPHAN_MATCHES = 1000
+"""Orphans joined to one request when it appears, the oldest first."""
+
+_ORPHANS = "SELECT bus_offset, accepted_us, signal FROM orphans WHERE "
+_OLDEST = f" ORDER BY bus_offset LIMIT {ORPHAN_MATCHES}"
+_WINDOWS = f"SELECT {rows.WINDOW_COLUMNS} FROM windows WHERE target = ? AND width_s = ?"
+_SAME = " AND replica = ? AND intent = ? AND digest = ? AND trial = ? AND block = ?"
+_OPEN = f"SELECT {rows.WINDOW_COLUMNS} FROM windows WHERE closed = 0 AND target = ?"
+
+
+Arguments = tuple[str | int, ...]
+
+
+class Lookups:
+    """Raises ``Unavailable``."""
+
+    def __init__(self, db: sqlite3.Connection, seen: SeenDays) -> None:
+        self._db = db
+        self._seen = seen
+
+    def load(self, needs: Needs) -> Known:
+        """What folding a batch may look up."""
+        known = Known()
+        known.digests = self._seen.find(needs.identities)
+        self._requests(needs, known)
+        self._orphans(needs, known)
+        self._valued(known)
+        self._engines(needs, known)
+        return known
+
+    def producers(self, names: Iterable[str]) -> dict[str, ProducerCounts]:
+        """The counts so far of these producers."""
+        select = "SELECT producer, counts FROM producers WHERE producer = ?"
+        found = self._each(select, ((name,) for name in sorted(names)))
+        return {name: rows.producer_decoder.decode(counts) for name, counts in found}
+
+    def due(self, watermarks: Mapping[str, int], *, limit: int) -> list[RequestRow]:
+        """Undecided requests whose deadline the watermark has reached, the earliest first."""
+        select = "SELECT row FROM requests WHERE target = ? AND due_us <= ? ORDER BY due_us LIMIT ?"
+        found = self._each(select, ((*each, limit) for each in sorted(watermarks.items())))
+        return [rows.request_decoder.decode(row) for (row,) in found]
+
+    def windows(self, keys: Iterable[WindowKey]) -> dict[WindowKey, WindowRevision]:
+        """The stored state of these windows, where there is one."""
+        select = _WINDOWS + " AND start_us = ?" + _SAME
+        found = self._each(select, (rows.row_of_key(key) for key in keys))
+        return {window.key: window for window in map(rows.window_of, found)}
+
+    def to_close(self, closed_us: Mapping[str, int], *, limit: int) -> list[WindowRevision]:
+        """Open windows that end at or before the given time of their target."""
+        select = (
+            _OPEN + f" AND start_us < ? AND start_us + width_s * {MICROS} <= ?"
+            " ORDER BY start_us LIMIT ?"
+        )
+        spans = ((target, us, us, limit) for target, us in sorted(closed_us.items()))
+        return [rows.window_of(row) for row in self._each(select, spans)]
+
+    def suspected(self, suspects: Sequence[Suspect]) -> list[WindowRevision]:
+        """Stored atoms that overlap the suspected times of their replica."""
+        select = _WINDOWS + " AND start_us > ? AND start_us <= ? AND replica = ?"
+        spans = (
+            (each.target, ATOM_S, each.from_us - ATOM_S * MICROS, each.to_us, each.replica)
+            for each in suspects
+        )
+        return [rows.window_of(row) for row in self._each(select, spans)]
+
+    def atoms_of(self, minute: WindowKey) -> list[WindowRevision]:
+        """The stored atoms of a minute."""
+        select = _WINDOWS + " AND start_us >= ? AND start_us < ?" + _SAME
+        same = rows.row_of_key(minute)[3:]
+        span = (minute.start_us, minute.start_us + MINUTE_S * MICROS)
+        found = self._rows(select, (minute.target, ATOM_S, *span, *same))
+        return [rows.window_of(row) for row in found]
+
+    def incarnations(self, target: str, replica: str, *, since_us: int) -> list[EngineState]:
+        """Those of a replica that reported since then, and the one before them."""
+        select = "SELECT state FROM engines WHERE target = ? AND replica = ?"
+        since = self._rows(select + " AND last_us >= ?", (target, replica, since_us))
+        before = self._rows(
+            select + " AND last_us < ? ORDER BY last_us DESC LIMIT 1", (target, replica, since_us)
+        )
+        return [rows.engine_decoder.decode(state) for (state,) in (*since, *before)]
+
+    def _requests(self, needs: Needs, known: Known) -> None:
+        by_id = "SELECT row FROM requests WHERE request_id = ?"
+        by_external = (
+            "SELECT row FROM requests WHERE target = ? AND external_id = ?"
+            f" ORDER BY arrival_us DESC LIMIT {EXTERNAL_MATCHES}"
+        )
+        ids = ((id_,) for id_ in sorted(needs.request_ids))
+        for row in self._each(by_id, ids):
+            known.add_row(rows.request_decoder.decode(row[0]))
+        for row in self._each(by_external, sorted(needs.external_ids)):
+            known.add_row(rows.request_decoder.decode(row[0]))
+
+    def _orphans(self, needs: Needs, known: Known) -> None:
+        ids = ((id_,) for id_ in sorted(needs.request_ids))
+        by_id = self._each(_ORPHANS + "request_id = ?" + _OLDEST, ids)
+        by_external = self._each(
+            _ORPHANS + "target = ? AND external_id = ?" + _OLDEST, sorted(needs.external_ids)
+        )
+        for row in (*by_id, *by_external):
+            known.add_orphan(rows.orphan_of(row))
+
+    def _valued(self, known: Known) -> None:
+        select = "SELECT row FROM outcomes WHERE request_id = ?"
+        for (row,) in self._each(select, ((id_,) for id_ in sorted(known.rows))):
+            outcome = rows.outcome_decoder.decode(row)
+            start_us = start_of(outcome.time_us, ATOM_S)
+            known.valued.add((outcome.request_id, outcome.metric, start_us))
+
+    def _engines(self, needs: Needs, known: Known) -> None:
+        by_key = "SELECT state FROM engines WHERE target = ? AND replica = ? AND incarnation = ?"
+        for (state,) in self._each(by_key, sorted(needs.engines)):
+            engine = rows.engine_decoder.decode(state)
+            known.engines[engine.target, engine.replica, engine.incarnation] = engine
+        latest = "SELECT replica, MAX(last_us) FROM engines WHERE target = ? GROUP BY replica"
+        for target in sorted(needs.targets):
+            known.last_seen[target] = dict(self._rows(latest, (target,)))
+        reached = "SELECT target, us FROM watermarks WHERE target = ?"
+        known.watermarks = dict(self._each(reached, ((name,) for name in sorted(needs.targets))))
+
+    def _each(self, select: str, arguments: Iterable[Arguments]) -> Iterator[tuple[Any, ...]]:
+        for each in arguments:
+            yield from self._rows(select, each)
+
+    def _rows(self, select: str, arguments: Arguments) -> list[tuple[Any, ...]]:
+        with passing():
+            return self._db.execute(select, arguments).fetchall()

@@ -1,0 +1,188 @@
+"""``Features`` over ``features.db``, read-only, from any process and thread."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from signals.errors import Unavailable
+from signals.features import rows, schema
+from signals.features.batch import DeadLetter
+from signals.features.change import EngineState, Orphan, ProducerCounts
+from signals.features.model import (
+    ATOM_S,
+    EngineSeen,
+    Outcome,
+    RequestRow,
+    SecondRow,
+    WindowRevision,
+)
+from signals.features.schema import passing
+
+MAX_ROWS = 200_000
+"""The most rows one call gives; two hours of a busy target."""
+
+_WINDOWS = f"SELECT {rows.WINDOW_COLUMNS} FROM windows WHERE "
+
+
+class SqliteFeatures:
+    """See ``Features``. Opens the file at the first call, and again after a failure.
+
+    A call is one indexed query; a poll that finds nothing new costs some tens of microseconds.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        """Let go of the file; a later call opens it again."""
+        with self._lock:
+            self._close()
+
+    def watermark_us(self, target: str) -> int:
+        """See ``Features.watermark_us``."""
+        found = self._rows("SELECT us FROM watermarks WHERE target = ?", target)
+        return found[0][0] if found else 0
+
+    def bus_offset(self) -> int:
+        """The offset that the stage has behind it: what the bus may trim to."""
+        return int(self._rows("SELECT bus_offset FROM position")[0][0])
+
+    def revisions(self, *, after: int, limit: int = 1000) -> Sequence[WindowRevision]:
+        """See ``Features.revisions``."""
+        select = _WINDOWS + "cursor > ? AND width_s = ? ORDER BY cursor LIMIT ?"
+        return [rows.window_of(row) for row in self._rows(select, after, ATOM_S, limit)]
+
+    def windows(
+        self, target: str, *, from_us: int, to_us: int, width_s: int = ATOM_S
+    ) -> Sequence[WindowRevision]:
+        """See ``Features.windows``. Stored are 5 s and, once closed, 1 min windows."""
+        select = (
+            _WINDOWS + "target = ? AND width_s = ? AND start_us >= ? AND start_us < ?"
+            " ORDER BY start_us, replica, intent, digest, trial, block LIMIT ?"
+        )
+        found = self._rows(select, target, width_s, from_us, to_us, MAX_ROWS)
+        return [rows.window_of(row) for row in found]
+
+    def trial_requests(self, trial: str, *, block: int | None = None) -> Sequence[RequestRow]:
+        """See ``Features.trial_requests``."""
+        order = " ORDER BY arrival_us, request_id LIMIT ?"
+        select = "SELECT row FROM requests WHERE trial = ? AND trial <> ''" + _of_block(block)
+        found = self._rows(select + order, trial, *_given(block), MAX_ROWS)
+        return [rows.request_decoder.decode(row) for (row,) in found]
+
+    def trial_seconds(self, trial: str, *, block: int | None = None) -> Sequence[SecondRow]:
+        """See ``Features.trial_seconds``."""
+        select = "SELECT row FROM seconds WHERE trial = ? AND trial <> ''" + _of_block(block)
+        found = self._rows(select + " ORDER BY to_us LIMIT ?", trial, *_given(block), MAX_ROWS)
+        return [rows.second_decoder.decode(row) for (row,) in found]
+
+    def seconds(self, target: str, *, from_us: int, to_us: int) -> Sequence[SecondRow]:
+        """See ``Features.seconds``."""
+        select = (
+            "SELECT row FROM seconds WHERE target = ? AND to_us > ? AND to_us <= ?"
+            " ORDER BY to_us LIMIT ?"
+        )
+        found = self._rows(select, target, from_us, to_us, MAX_ROWS)
+        return [rows.second_decoder.decode(row) for (row,) in found]
+
+    def request(self, request_id: str) -> RequestRow | None:
+        """See ``Features.request``."""
+        found = self._rows("SELECT row FROM requests WHERE request_id = ?", request_id)
+        return rows.request_decoder.decode(found[0][0]) if found else None
+
+    def find_requests(
+        self, target: str, *, good: bool | None = None, intent: str | None = None, limit: int = 20
+    ) -> Sequence[RequestRow]:
+        """See ``Features.find_requests``."""
+        select = "SELECT row FROM requests WHERE target = ?"
+        if good is not None:
+            select += " AND good = 1" if good else " AND good = 0"
+        if intent is not None:
+            select += " AND intent = ?"
+        order = " ORDER BY arrival_us DESC, request_id DESC LIMIT ?"
+        found = self._rows(select + order, target, *_given(intent), min(limit, MAX_ROWS))
+        return [rows.request_decoder.decode(row) for (row,) in found]
+
+    def outcomes(self, request_id: str) -> Sequence[Outcome]:
+        """See ``Features.outcomes``."""
+        select = (
+            "SELECT row FROM outcomes WHERE request_id = ? ORDER BY time_us, bus_offset LIMIT ?"
+        )
+        found = self._rows(select, request_id, MAX_ROWS)
+        return [rows.outcome_decoder.decode(row) for (row,) in found]
+
+    def engines(self, target: str) -> Sequence[EngineSeen]:
+        """See ``Features.engines``."""
+        select = "SELECT state FROM engines WHERE target = ? ORDER BY replica, first_us, last_us"
+        found = self._rows(select, target)
+        states = [rows.engine_decoder.decode(state) for (state,) in found]
+        latest = {state.replica: state for state in states}
+        return [_engine_seen(state) for state in latest.values()]
+
+    def dead_letters(self, *, after: int = 0, limit: int = 100) -> Sequence[DeadLetter]:
+        """Events that can't be counted, by bus offset."""
+        select = (
+            f"SELECT {', '.join(rows.DEAD_COLUMNS)} FROM dead_letters"
+            " WHERE bus_offset > ? ORDER BY bus_offset LIMIT ?"
+        )
+        return [rows.dead_of(row) for row in self._rows(select, after, limit)]
+
+    def orphans(self, *, after: int = 0, limit: int = 100) -> Sequence[Orphan]:
+        """Feedback that waits for its request, by bus offset."""
+        select = (
+            "SELECT bus_offset, accepted_us, signal FROM orphans"
+            " WHERE bus_offset > ? ORDER BY bus_offset LIMIT ?"
+        )
+        return [rows.orphan_of(row) for row in self._rows(select, after, limit)]
+
+    def orphans_waiting(self) -> int:
+        """How many there are."""
+        return int(self._rows("SELECT COUNT(*) FROM orphans")[0][0])
+
+    def producers(self) -> dict[str, ProducerCounts]:
+        """What became of each producer's events, ever, and the time of its latest."""
+        found = self._rows("SELECT producer, counts FROM producers ORDER BY producer")
+        return {name: rows.producer_decoder.decode(counts) for name, counts in found}
+
+    def _rows(self, select: str, *arguments: str | int) -> list[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                with passing():
+                    if self._db is None:
+                        self._db = schema.open_for_reading(self._path)
+                    return self._db.execute(select, arguments).fetchall()
+            except Unavailable:
+                self._close()
+                raise
+
+    def _close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
+def _of_block(block: int | None) -> str:
+    return "" if block is None else " AND block = ?"
+
+
+def _given(value: str | int | None) -> tuple[str | int, ...]:
+    return () if value is None else (value,)
+
+
+def _engine_seen(state: EngineState) -> EngineSeen:
+    return EngineSeen(
+        target=state.target,
+        replica=state.replica,
+        incarnation=state.incarnation,
+        fingerprint=state.fingerprint,
+        curve=state.curve,
+        last_us=state.last_us,
+        gaps=sum(hole.missing for hole in state.sequence.holes()),
+        dropped=state.dropped,
+    )

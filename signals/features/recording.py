@@ -1,0 +1,149 @@
+"""An engine's records into request rows, seconds, engine states and windows."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from signals.events import Arrived, Finished, Record, Second, Started
+from signals.features.batch import Event
+from signals.features.change import Change, EngineState, FeatureRules, Known
+from signals.features.joining import Join, atom_of_row
+from signals.features.model import RequestRow, SecondRow
+from signals.features.requests import judge, judged, row_of_arrival, row_of_end
+from signals.features.windows import atom_of, loads
+from signals.records import event_time_us
+
+
+class Recording(Struct, frozen=True):
+    """The parts that recording works with."""
+
+    known: Known
+    change: Change
+    rules: FeatureRules
+    join: Join
+
+    def record(self, event: Event, record: Record) -> None:
+        """Take one engine record, once."""
+        if not self._is_new(event, record):
+            return
+        match record:
+            case Second():
+                self._second(record)
+            case Arrived():
+                self._arrived(record)
+            case Finished():
+                self._finished(record)
+            case Started():
+                self._started(record)
+
+    def settle(self, row: RequestRow, *, watermark_us: int) -> RequestRow:
+        """Judge a request as far as it can be; corrects the windows when the judgement changed."""
+        before = judged(row)
+        slo = self.rules.slo(row.target, row.intent)
+        after = judge(row, slo, watermark_us=watermark_us)
+        if after is None or after == before:
+            return row
+        return self._judge_anew(row, row, watermark_us=watermark_us)
+
+    def _is_new(self, event: Event, record: Record) -> bool:
+        engine = self._engine(record)
+        at_us = event_time_us(record)
+        engine.first_us, engine.last_us = min(engine.first_us, at_us), max(engine.last_us, at_us)
+        limit = self.rules.settings.sequence_ranges
+        novelty = engine.sequence.add(record.seq, at_us, limit=limit)
+        if novelty == "duplicate":
+            self.change.count(event, "duplicate")
+        elif novelty == "forgotten":
+            detail = f"record {record.seq} came after {limit} gaps in its engine's sequence"
+            self.change.bury(event, "sequence_forgotten", detail)
+        return novelty == "new"
+
+    def _engine(self, record: Record) -> EngineState:
+        stamp = record.stamp
+        key = (stamp.target, stamp.replica, stamp.incarnation)
+        engine = self.known.engines.get(key)
+        if engine is None:
+            at_us = event_time_us(record)
+            engine = EngineState(
+                target=stamp.target,
+                replica=stamp.replica,
+                incarnation=stamp.incarnation,
+                first_us=at_us,
+                last_us=at_us,
+            )
+            self.known.engines[key] = engine
+        self.change.engines[key] = engine
+        return engine
+
+    def _started(self, record: Started) -> None:
+        engine = self._engine(record)
+        engine.fingerprint = record.fingerprint
+        engine.curve = tuple((point.decode, point.prefill, point.step_us) for point in record.curve)
+
+    def _second(self, record: Second) -> None:
+        engine = self._engine(record)
+        engine.dropped = max(engine.dropped, record.dropped)
+        self.change.seconds.append(_second_row(record))
+        last_moment_us = max(record.from_us, record.to_us - 1)
+        for intent, load in loads(record, self.rules.declared(record.stamp.target)).items():
+            tally = self.change.tallies[atom_of(record.stamp, intent, last_moment_us)]
+            tally.load(record, load)
+
+    def _arrived(self, record: Arrived) -> None:
+        if record.request_id in self.known.rows:
+            return
+        row = row_of_arrival(record, self.rules.slo(record.stamp.target, record.intent))
+        self._keep(row)
+        self.join.request_appeared(row)
+
+    def _finished(self, record: Finished) -> None:
+        before = self.known.rows.get(record.request_id)
+        if before is not None and before.finished_us is not None:
+            return
+        row = row_of_end(record, before, self.rules.slo(record.stamp.target, record.intent))
+        self.change.tallies[atom_of_row(row, record.finished_us)].finished(record)
+        row = self._judge_anew(before, row, watermark_us=record.finished_us)
+        if before is None:
+            self.join.request_appeared(row)
+
+    def _judge_anew(
+        self, before: RequestRow | None, row: RequestRow, *, watermark_us: int
+    ) -> RequestRow:
+        """Replace the judgement that ``before`` carried by that of ``row``, in row and windows."""
+        old = judged(before) if before is not None else None
+        slo = self.rules.slo(row.target, row.intent)
+        new = judge(row, slo, watermark_us=watermark_us)
+        if old is not None and old != new:
+            self.change.tallies[atom_of_row(row, old.at_us)].judged(old.good, sign=-1)
+        if new is not None and old != new:
+            self.change.tallies[atom_of_row(row, new.at_us)].judged(new.good)
+        row = msgspec.structs.replace(row, good=new.good if new is not None else None)
+        self._keep(row)
+        return row
+
+    def _keep(self, row: RequestRow) -> None:
+        self.known.add_row(row)
+        self.change.rows[row.request_id] = row
+
+
+def _second_row(record: Second) -> SecondRow:
+    stamp, trial = record.stamp, record.stamp.trial
+    intents = record.intents.items()
+    return SecondRow(
+        target=stamp.target,
+        replica=stamp.replica,
+        incarnation=stamp.incarnation,
+        from_us=record.from_us,
+        to_us=record.to_us,
+        digest=stamp.digest,
+        trial=trial.id if trial else "",
+        block=trial.block if trial else -1,
+        arm=trial.arm if trial else None,
+        output_tokens={intent: load.output_tokens for intent, load in intents},
+        arrivals={intent: load.arrivals for intent, load in intents},
+        offered_tokens={intent: load.offered_tokens for intent, load in intents},
+        waiting={intent: load.waiting for intent, load in intents},
+        steps=record.steps,
+        knobs=record.knobs,
+    )

@@ -1,0 +1,153 @@
+"""How rows of ``features.db`` become values, and values rows."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from signals.events import Signal
+from signals.features.batch import DeadLetter
+from signals.features.change import EngineState, Orphan, ProducerCounts
+from signals.features.model import (
+    Outcome,
+    RequestRow,
+    SecondRow,
+    WindowCounts,
+    WindowKey,
+    WindowRevision,
+)
+
+T = TypeVar("T")
+
+WINDOW_COLUMNS = (
+    "target, width_s, start_us, replica, intent, digest, trial, block,"
+    " revision, closed, incomplete, cursor, counts"
+)
+
+
+def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(type_)
+
+
+request_decoder = _decoder(RequestRow)
+second_decoder = _decoder(SecondRow)
+outcome_decoder = _decoder(Outcome)
+engine_decoder = _decoder(EngineState)
+signal_decoder = _decoder(Signal)
+producer_decoder = _decoder(ProducerCounts)
+_counts_decoder = _decoder(WindowCounts)
+_encoder = msgspec.json.Encoder()
+
+
+def text(value: object) -> str:
+    """A value as the JSON that is stored."""
+    return _encoder.encode(value).decode()
+
+
+def window_of(row: tuple[Any, ...]) -> WindowRevision:
+    """From the ``WINDOW_COLUMNS``."""
+    target, width_s, start_us, replica, intent, digest, trial, block = row[:8]
+    revision, closed, incomplete, cursor, counts = row[8:]
+    return WindowRevision(
+        cursor=cursor,
+        key=WindowKey(
+            target=target,
+            replica=replica,
+            intent=intent,
+            digest=digest,
+            trial=trial,
+            block=block,
+            start_us=start_us,
+            width_s=width_s,
+        ),
+        revision=revision,
+        closed=bool(closed),
+        incomplete=bool(incomplete),
+        counts=_counts_decoder.decode(counts),
+    )
+
+
+def row_of_key(key: WindowKey) -> tuple[str | int, ...]:
+    """The unique columns, in the order of ``WINDOW_COLUMNS``."""
+    return (
+        key.target,
+        key.width_s,
+        key.start_us,
+        key.replica,
+        key.intent,
+        key.digest,
+        key.trial,
+        key.block,
+    )
+
+
+def row_of_window(window: WindowRevision) -> tuple[str | int, ...]:
+    """To the ``WINDOW_COLUMNS``."""
+    return (
+        *row_of_key(window.key),
+        window.revision,
+        window.closed,
+        window.incomplete,
+        window.cursor,
+        text(window.counts),
+    )
+
+
+def row_of_request(row: RequestRow) -> tuple[str | int | None, ...]:
+    """To the columns of ``requests``; ``due_us`` only while it may still come to matter."""
+    return (
+        row.request_id,
+        row.target,
+        row.intent,
+        row.arrival_us,
+        row.trial,
+        row.block,
+        row.good,
+        row.deadline_us if row.good is None else None,
+        row.external_id,
+        text(row),
+    )
+
+
+DEAD_COLUMNS = (
+    "bus_offset",
+    "target",
+    "producer",
+    "event_id",
+    "reason",
+    "detail",
+    "accepted_us",
+    "body",
+)
+
+
+def row_of_dead(letter: DeadLetter) -> tuple[str | int | bytes, ...]:
+    """To the columns of ``dead_letters``."""
+    return tuple(getattr(letter, name) for name in DeadLetter.__struct_fields__)
+
+
+def dead_orphan(offset: int, accepted_us: int, signal_text: str) -> DeadLetter:
+    """What becomes of an orphan that nobody claimed."""
+    signal = signal_decoder.decode(signal_text)
+    return DeadLetter(
+        offset=offset,
+        target=signal.target,
+        producer=signal.producer,
+        event_id=signal.id,
+        reason="orphan_expired",
+        detail="its request was never seen",
+        accepted_us=accepted_us,
+        body=signal_text.encode(),
+    )
+
+
+def dead_of(row: tuple[Any, ...]) -> DeadLetter:
+    """From the ``DEAD_COLUMNS``, which are the fields in order."""
+    return DeadLetter(**dict(zip(DeadLetter.__struct_fields__, row, strict=True)))
+
+
+def orphan_of(row: tuple[Any, ...]) -> Orphan:
+    """From bus offset, time of acceptance, signal."""
+    offset, accepted_us, signal = row
+    return Orphan(offset=offset, accepted_us=accepted_us, signal=signal_decoder.decode(signal))

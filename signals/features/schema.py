@@ -1,0 +1,173 @@
+"""The tables of ``features.db``. One writer: the feature stage.
+
+What is queried by is a column; the rest of a row is its JSON, so ``sqlite3 features.db`` and
+``json_extract`` still answer a curious person. ``seen_<day>`` tables are made as days come.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from signals.errors import Broken, Unavailable
+
+SCHEMA_VERSION = 1
+BUSY_S = 5.0
+_WAL_LIMIT_BYTES = 67_108_864
+
+_SCHEMA = f"""
+CREATE TABLE position (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+    bus_offset INTEGER NOT NULL,
+    accepted_us INTEGER NOT NULL,
+    cursor INTEGER NOT NULL
+);
+INSERT INTO position VALUES (1, 0, 0, 0);
+CREATE TABLE watermarks (target TEXT PRIMARY KEY, us INTEGER NOT NULL);
+
+CREATE TABLE engines (
+    target TEXT NOT NULL,
+    replica TEXT NOT NULL,
+    incarnation TEXT NOT NULL,
+    first_us INTEGER NOT NULL,
+    last_us INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    UNIQUE (target, replica, incarnation)
+);
+CREATE INDEX engines_by_time ON engines (target, replica, last_us);
+
+CREATE TABLE requests (
+    request_id TEXT NOT NULL UNIQUE,
+    target TEXT NOT NULL,
+    intent TEXT NOT NULL,
+    arrival_us INTEGER NOT NULL,
+    trial TEXT NOT NULL,
+    block INTEGER NOT NULL,
+    good INTEGER,
+    due_us INTEGER,
+    external_id TEXT,
+    row TEXT NOT NULL
+);
+CREATE INDEX requests_by_arrival ON requests (target, arrival_us);
+CREATE INDEX requests_bad ON requests (target, arrival_us) WHERE good = 0;
+CREATE INDEX requests_due ON requests (target, due_us) WHERE due_us IS NOT NULL;
+CREATE INDEX requests_by_trial ON requests (trial, block, arrival_us) WHERE trial <> '';
+CREATE INDEX requests_by_external ON requests (target, external_id, arrival_us)
+    WHERE external_id IS NOT NULL;
+
+CREATE TABLE seconds (
+    target TEXT NOT NULL,
+    to_us INTEGER NOT NULL,
+    trial TEXT NOT NULL,
+    block INTEGER NOT NULL,
+    row TEXT NOT NULL
+);
+CREATE INDEX seconds_by_time ON seconds (target, to_us);
+CREATE INDEX seconds_by_trial ON seconds (trial, block, to_us) WHERE trial <> '';
+
+CREATE TABLE outcomes (
+    bus_offset INTEGER PRIMARY KEY,
+    request_id TEXT NOT NULL,
+    time_us INTEGER NOT NULL,
+    row TEXT NOT NULL
+);
+CREATE INDEX outcomes_by_request ON outcomes (request_id);
+CREATE INDEX outcomes_by_time ON outcomes (time_us);
+
+CREATE TABLE orphans (
+    bus_offset INTEGER PRIMARY KEY,
+    target TEXT NOT NULL,
+    request_id TEXT,
+    external_id TEXT,
+    accepted_us INTEGER NOT NULL,
+    signal TEXT NOT NULL
+);
+CREATE INDEX orphans_by_request ON orphans (request_id) WHERE request_id IS NOT NULL;
+CREATE INDEX orphans_by_external ON orphans (target, external_id) WHERE external_id IS NOT NULL;
+
+CREATE TABLE windows (
+    target TEXT NOT NULL,
+    width_s INTEGER NOT NULL,
+    start_us INTEGER NOT NULL,
+    replica TEXT NOT NULL,
+    intent TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    trial TEXT NOT NULL,
+    block INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    closed INTEGER NOT NULL,
+    incomplete INTEGER NOT NULL,
+    cursor INTEGER NOT NULL,
+    counts TEXT NOT NULL,
+    UNIQUE (target, width_s, start_us, replica, intent, digest, trial, block)
+);
+CREATE UNIQUE INDEX windows_by_cursor ON windows (cursor);
+CREATE INDEX windows_open ON windows (target, start_us) WHERE closed = 0;
+
+CREATE TABLE dead_letters (
+    bus_offset INTEGER PRIMARY KEY,
+    target TEXT NOT NULL,
+    producer TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    accepted_us INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE TABLE producers (producer TEXT PRIMARY KEY, counts TEXT NOT NULL);
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+
+
+@contextmanager
+def passing() -> Iterator[None]:
+    """Disk, lock and space errors may pass: ``Unavailable``. The others are ours: raised."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise Unavailable(f"the feature store: {error}") from error
+
+
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    """The one writing connection; creates the file if need be.
+
+    ``synchronous=FULL``, though the bus could replay what a power cut took: readers remember
+    cursors, and a cursor once published must not come back with another meaning. Raises
+    ``sqlite3.Error``, or ``Broken`` for another version's file.
+    """
+    connection = sqlite3.connect(
+        path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            connection.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
+        elif version != SCHEMA_VERSION:
+            raise Broken(f"{path.name} has schema {version}, this program knows {SCHEMA_VERSION}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """A read-only connection. Raises ``Unavailable`` until the stage has made the file."""
+    if not path.exists():
+        raise Unavailable(f"{path.name} does not exist yet")
+    connection = sqlite3.connect(
+        f"file:{path}?mode=ro",
+        uri=True,
+        timeout=BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version != SCHEMA_VERSION:
+        connection.close()
+        raise Unavailable(f"{path.name} has schema {version}, this program reads {SCHEMA_VERSION}")
+    return connection

@@ -1,0 +1,67 @@
+"""Which (producer, id) were seen: a table per day of event time, dropped whole when it is over.
+
+Days, not one table with deletes: a day goes by DROP in one step, and the live index stays small.
+Events are accepted with times at most 8 days before their acceptance, so once the bus has been
+read up to a moment, no later entry can bring an id from more than 8 days before that.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from signals.events import MICROS
+from signals.features.batch import Event
+from signals.features.schema import passing
+
+DAY_US = 86_400 * MICROS
+KEPT_DAYS = 9
+"""8 days back from any moment touch 9 calendar days."""
+
+_AT_ONCE = 500
+
+
+class SeenDays:
+    """The ``seen_<day>`` tables. Raises ``Unavailable``."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        named = db.execute("SELECT name FROM sqlite_master WHERE name GLOB 'seen_[0-9]*'")
+        self._days = {int(name.removeprefix("seen_")) for (name,) in named}
+
+    def find(self, identities: Iterable[bytes]) -> dict[bytes, bytes]:
+        """identity -> digest of its body, for those that were seen on any day."""
+        wanted = sorted(identities)
+        found: dict[bytes, bytes] = {}
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            marks = ",".join("?" * len(some))
+            for day in self._days:
+                select = f"SELECT identity, digest FROM seen_{day} WHERE identity IN ({marks})"
+                with passing():
+                    found.update(self._db.execute(select, some).fetchall())
+        return found
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Remember new events. Inside the caller's transaction."""
+        by_day: dict[int, list[tuple[bytes, bytes]]] = {}
+        for event in events:
+            day = event.signal.time_us // DAY_US
+            by_day.setdefault(day, []).append((event.identity, event.digest))
+        for day, pairs in by_day.items():
+            if day not in self._days:
+                self._db.execute(
+                    f"CREATE TABLE IF NOT EXISTS seen_{day}"
+                    " (identity BLOB NOT NULL UNIQUE, digest BLOB NOT NULL)"
+                )
+                self._days.add(day)
+            self._db.executemany(f"INSERT INTO seen_{day} VALUES (?, ?)", pairs)
+
+    def over(self, accepted_us: int) -> list[int]:
+        """Days that no entry accepted from now on can belong to."""
+        return sorted(day for day in self._days if day < accepted_us // DAY_US - KEPT_DAYS)
+
+    def drop(self, day: int) -> None:
+        """Forget a day. Inside the caller's transaction."""
+        self._db.execute(f"DROP TABLE seen_{day}")
+        self._days.discard(day)
