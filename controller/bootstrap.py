@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
+
 from controller.addresses import control_urls
 from controller.api.app import make_app
 from controller.api.ports import Services
@@ -53,7 +55,7 @@ def run_ingest(settings: Settings, stop: threading.Event) -> None:
             targets=settings.targets,
             settings=settings.ingest,
             bus_settings=settings.bus,
-            consumers={"features": SqliteFeatures(layout.features_db).offset},
+            consumers={"features": SqliteFeatures(layout.features_db).bus_offset},
             stop=stop,
         )
     finally:
@@ -65,7 +67,7 @@ def run_features(settings: Settings, stop: threading.Event) -> None:
     layout = Layout(settings.state_dir)
     run_feature_stage(
         bus=SqliteBusReader(layout.bus_db),
-        features_path=layout.features_db,
+        path=layout.features_db,
         intents={name: target.intents for name, target in settings.targets.items()},
         metrics=settings.metrics,
         settings=settings.features,
@@ -73,16 +75,18 @@ def run_features(settings: Settings, stop: threading.Event) -> None:
     )
 
 
-def features_ready(settings: Settings) -> bool:
-    """Whether the feature stage has made its store, so that others can read it."""
-    features = SqliteFeatures(Layout(settings.state_dir).features_db)
+def features_ready(settings: Settings, pid: int) -> bool:
+    """Whether the feature stage of that process has its store open, and it can be read."""
+    path = Layout(settings.state_dir).features_db
+    features = SqliteFeatures(path)
     try:
-        features.offset()
-    except Unavailable:
+        features.bus_offset()
+        opened = psutil.Process(pid).open_files()
+    except (Unavailable, psutil.Error):
         return False
     finally:
         features.close()
-    return True
+    return str(path.resolve()) in {file.path for file in opened}
 
 
 def run_serve(settings: Settings, stop: threading.Event) -> None:
@@ -148,6 +152,7 @@ def _declared(settings: Settings, name: str) -> Declared:
         trial=settings.trial,
         guardrails=settings.guardrails,
         serve=settings.serve,
+        plant=settings.plant,
     )
 
 

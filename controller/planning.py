@@ -71,10 +71,15 @@ def plan(
         min_requests=limits.min_requests,
         seed=seed,
         maximize=declared.target.maximized,
-        reference_tokens_per_s=round(reference_tokens_per_s(plant, spec.capacity), 3),
+        reference_tokens_per_s=round(
+            reference_tokens_per_s(plant, spec.capacity, model=declared.plant), 3
+        ),
         intents=intents,
         max_error_rate=limits.max_error_rate,
         min_errors=limits.min_errors,
+        trip_ratio=limits.trip_ratio,
+        trip_misses=limits.trip_misses,
+        max_trips=limits.max_trips,
         baseline=baseline,
         candidate=policy.setting,
     )

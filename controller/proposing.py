@@ -126,6 +126,7 @@ def _of_plant(draft: Draft, seen: Seen, specs: dict[str, KnobSpec]) -> list[Prop
         ladder=_ladder(draft, spec),
         before=before,
         limits=draft.declared.trial,
+        model=draft.declared.plant,
     )
     return [found] if isinstance(found, Proposal) else []
 

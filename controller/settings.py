@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 
+from controller.plant_settings import PlantSettings
 from controller.sections import (
     GuardrailSettings,
     ServeSettings,
@@ -29,6 +30,7 @@ __all__ = [
     "KnobSettings",
     "Knobs",
     "OnKill",
+    "PlantSettings",
     "ServeSettings",
     "Settings",
     "SupervisorSettings",
@@ -67,6 +69,7 @@ class Settings(Section):
     engine: EngineSettings = Field(default_factory=EngineSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
+    plant: PlantSettings = Field(default_factory=PlantSettings)
     trial: TrialSettings = Field(default_factory=TrialSettings)
     guardrails: GuardrailSettings = Field(default_factory=GuardrailSettings)
     supervisor: SupervisorSettings = Field(default_factory=SupervisorSettings)

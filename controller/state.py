@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from controller.desired import Desired
+from controller.plant_settings import PlantSettings
 from controller.rules import Rules, Timers
 from controller.sections import GuardrailSettings, ServeSettings, TrialSettings
 from controller.store.port import Control, Decision, Foreign
@@ -35,6 +36,7 @@ class Declared(Struct, frozen=True, kw_only=True):
     trial: TrialSettings
     guardrails: GuardrailSettings
     serve: ServeSettings
+    plant: PlantSettings = PlantSettings()
 
 
 class LastRead(Struct, frozen=True, kw_only=True):
