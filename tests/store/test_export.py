@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,25 @@ def test_an_export_reads_back_as_the_entries(store: SqlStore, lines: list[bytes]
     with store.read() as tx:
         assert list(read(lines)) == tx.audit()
         assert list(read(line.decode() for line in lines)) == tx.audit()
+
+
+def test_a_reader_that_has_some_entries_asks_for_the_rest(path: Path, lines: list[bytes]) -> None:
+    assert list(export(path, after=2)) == lines[3:]
+    assert list(export(path, after=len(lines) - 1)) == []
+
+
+def test_an_export_may_be_drawn_by_one_thread_after_the_other(
+    path: Path, lines: list[bytes]
+) -> None:
+    """A web server hands a stream's next piece to whichever worker is free."""
+    stream = export(path)
+    workers = [ThreadPoolExecutor(1) for _ in range(3)]
+    drawn = [workers[i % 3].submit(next, stream).result(timeout=10) for i in range(len(lines))]
+    assert drawn == lines
+    with pytest.raises(StopIteration):
+        next(stream)
+    for worker in workers:
+        worker.shutdown()
 
 
 def test_an_edited_a_missing_and_a_broken_line_are_refused(lines: list[bytes]) -> None:

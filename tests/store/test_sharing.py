@@ -127,6 +127,23 @@ def test_a_store_that_is_not_there_yet_is_unavailable_until_it_is(path: Path) ->
     reader.close()
 
 
+def test_a_reader_that_came_before_the_writer_sees_what_is_written_later(path: Path) -> None:
+    """Ingest may start first, on a store that nobody has open: it must not read a frozen file."""
+    open_store(f"sqlite:///{path}").close()
+    reader = SqlReader(path)
+    with reader.read() as tx:
+        assert tx.note("a") is None
+    store = open_store(f"sqlite:///{path}")
+    with store.write() as tx:
+        tx.set_note("a", "1")
+    with reader.read() as tx:
+        assert tx.note("a") == "1"
+    store.close()
+    with reader.read() as tx:
+        assert tx.note("a") == "1"
+    reader.close()
+
+
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "postgresql://localhost/x"])
 def test_a_url_that_is_no_sqlite_file_is_refused(url: str) -> None:
     with pytest.raises(Rejected) as refused:
