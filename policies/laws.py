@@ -24,14 +24,14 @@ from signals.errors import Rejected
 Variable = Literal["arrivals", "offered_tokens_per_s"]
 
 
-class LawStep(Struct, frozen=True, kw_only=True):
+class LawStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``value`` is in force while the variable is greater than ``above``."""
 
     above: float
     value: int
 
 
-class Law(Struct, frozen=True, kw_only=True):
+class Law(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``steps`` rise in ``above``; ``default`` is in force at or below the first of them.
 
     ``class_`` (``class`` on the wire): whose arrivals or offered tokens are counted; None counts

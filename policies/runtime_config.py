@@ -36,7 +36,7 @@ MAX_EXPIRY_S = 7 * 24 * 3600.0
 LOG_ENTRIES = 1024
 
 
-class Fallback(Struct, frozen=True, kw_only=True):
+class Fallback(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a knob goes to when its setting expires: a value, a law, or (neither) the boot value."""
 
     value: int | None = None
@@ -57,7 +57,7 @@ class SettingChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     expires_in_s: float | None = None
 
 
-class TrialStamp(Struct, frozen=True, kw_only=True):
+class TrialStamp(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which randomised block and arm a request arrived in."""
 
     id: str

@@ -1,0 +1,33 @@
+"""What the rooms' tests share: one small engine process, and the ingest it posts to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.engine_process import RunningEngine, running_engine
+from tests.engine_telemetry.ingesting import KEY, Ingest
+
+
+@pytest.fixture(scope="session")
+def ingest() -> Iterator[Ingest]:
+    """The ingest to which ``engine`` posts its signals."""
+    with Ingest() as taking:
+        yield taking
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory, ingest: Ingest) -> Iterator[RunningEngine]:
+    """One engine for the whole session. Tests put its settings back: see ``restored``."""
+    folder = tmp_path_factory.mktemp("engine")
+    (folder / "producer.key").write_text(KEY)
+    with running_engine(
+        folder,
+        ingest_url=ingest.url,
+        producer_key_file=str(folder / "producer.key"),
+        telemetry_ring=64,
+        second_ms=50,
+        post_linger_ms=10,
+    ) as started:
+        yield started

@@ -1,0 +1,120 @@
+"""Engines that the runtime-config contract is held against.
+
+To add one: a function that yields an ``EngineUnderTest`` for a started engine, and a line in
+``tests/contract/conftest.py``. The engine has at least the knob ``active_cap`` with the
+capability ``drain`` and a capacity of 4 or more, knows the classes ``interactive`` and ``batch``,
+and stands in its boot settings.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import httpx
+from msgspec import Struct
+
+from policies.runtime_config import CONTROL_PATH
+from tests.engine_process import CONTROL_KEY, PLAIN, SERVING_KEY, RunningEngine
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What came of one offered request."""
+
+    text: str
+    tokens: int
+    finish: str
+    stamp: dict[str, Any]
+
+
+class Offered:
+    """Requests under way, each on a thread."""
+
+    def __init__(self, asks: list[Callable[[], Answer]]) -> None:
+        self._answers: list[Answer | None] = [None] * len(asks)
+        self._threads = [
+            threading.Thread(target=self._ask, args=(index, ask)) for index, ask in enumerate(asks)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def answers(self) -> list[Answer]:
+        """Every answer, in the order asked; fails when one is missing."""
+        for thread in self._threads:
+            thread.join(120)
+        found = [answer for answer in self._answers if answer is not None]
+        assert len(found) == len(self._threads), "an offered request was lost"
+        return found
+
+    def _ask(self, index: int, ask: Callable[[], Answer]) -> None:
+        self._answers[index] = ask()
+
+
+class EngineUnderTest(Struct, frozen=True, kw_only=True):
+    """A started engine. ``foreign_keys`` open other doors of it, never this one.
+
+    ``offer(count, tokens, class_)`` sends so many requests of exactly ``tokens`` output tokens,
+    the same ones every time; ``running()`` is the number of sequences running now.
+    """
+
+    name: str
+    control_url: str
+    key: str
+    foreign_keys: tuple[str, ...]
+    offer: Callable[[int, int, str], Offered]
+    running: Callable[[], int]
+
+    def client(self) -> httpx.Client:
+        """A connection with the control key."""
+        return httpx.Client(
+            base_url=self.control_url,
+            headers={"Authorization": f"Bearer {self.key}"},
+            timeout=10,
+            verify=False,
+        )
+
+    @property
+    def settings_url(self) -> str:
+        """Where the contract is served."""
+        return f"{self.control_url}{CONTROL_PATH}"
+
+
+def embedded(engine: RunningEngine) -> Iterator[EngineUnderTest]:
+    """The product's own engine, as a process."""
+
+    def ask(number: int, tokens: int, class_: str) -> Answer:
+        answer = PLAIN.post(
+            f"{engine.url}/v1/chat/completions",
+            headers={"Authorization": f"Bearer {SERVING_KEY}", "X-Trimtab-Class": class_},
+            json={
+                "model": engine.model,
+                "messages": [
+                    {"role": "user", "content": f"Tell me a long story, number {number}."}
+                ],
+                "max_tokens": tokens,
+                "seed": number,
+            },
+        )
+        assert answer.status_code == 200, answer.text
+        body = answer.json()
+        return Answer(
+            text=body["choices"][0]["message"]["content"],
+            tokens=body["usage"]["completion_tokens"],
+            finish=body["choices"][0]["finish_reason"],
+            stamp=json.loads(answer.headers["X-Trimtab-Stamp"]),
+        )
+
+    def offer(count: int, tokens: int, class_: str) -> Offered:
+        return Offered([partial(ask, number, tokens, class_) for number in range(count)])
+
+    yield EngineUnderTest(
+        name="embedded",
+        control_url=engine.control_url,
+        key=CONTROL_KEY,
+        foreign_keys=(SERVING_KEY,),
+        offer=offer,
+        running=lambda: int(engine.figure("vllm:num_requests_running")),
+    )
