@@ -54,9 +54,10 @@ class KeyRows(AuditRows):
         self._audit_key(revoked, "key.revoked", row.token_sha256, body, actor, at_us)
 
     def key_by_hash(self, token_sha256: bytes) -> Principal | None:
-        """Expired and revoked ones too. The final comparison takes the same time wherever it fails;
+        """Expired and revoked ones too.
 
-        the index is searched by a hash, whose prefix tells a guesser nothing about a token.
+        The index is searched by a hash, whose prefix tells a guesser nothing about any token; the
+        final comparison takes the same time wherever it fails.
         """
         query = select(keys.c.body, keys.c.token_sha256).where(keys.c.token_sha256 == token_sha256)
         row = self._connection.execute(query).one_or_none()
