@@ -21,13 +21,13 @@ from controller.sections import SupervisorSettings
 
 
 class ChildSpec(Struct, frozen=True, kw_only=True):
-    """What to start. ``ready`` answers whether it can do its work; it never raises."""
+    """What to start. ``ready`` is given the process id and answers whether it can do its work."""
 
     name: str
     command: tuple[str, ...]
     env: Mapping[str, str]
     log: Path
-    ready: Callable[[], bool]
+    ready: Callable[[int], bool]
     urls: Mapping[str, str] = {}
 
 
@@ -55,7 +55,7 @@ class Child:
 
     def is_ready(self) -> bool:
         """Whether it runs and can do its work; remembered in ``was_ready``."""
-        ready = self.exit_code() is None and self.spec.ready()
+        ready = self.exit_code() is None and self.spec.ready(self.pid)
         self.was_ready = self.was_ready or ready
         return ready
 

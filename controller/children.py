@@ -28,7 +28,7 @@ def child_specs(settings: Settings, config: Path | None) -> list[ChildSpec]:
     """The processes of this machine. Writes what the engine is told."""
     layout = Layout(settings.state_dir)
     found = [
-        _stage(settings, config, "features", ready=lambda: features_ready(settings)),
+        _stage(settings, config, "features", ready=lambda pid: features_ready(settings, pid)),
         _stage(settings, config, "ingest", at=url(settings.ingest.host, settings.ingest.port)),
     ]
     if settings.here() is not None:
@@ -45,7 +45,7 @@ def _engine(settings: Settings, layout: Layout) -> ChildSpec:
         command=engine_command(settings),
         env=_env(OMP_WAIT_POLICY="PASSIVE"),
         log=layout.logs / "engine.log",
-        ready=lambda: _answers(f"{chat}/healthz"),
+        ready=lambda _: _answers(f"{chat}/healthz"),
         urls={"chat": f"{chat}/v1", "control": control},
     )
 
@@ -56,7 +56,7 @@ def _stage(
     name: str,
     *,
     at: str | None = None,
-    ready: Callable[[], bool] | None = None,
+    ready: Callable[[int], bool] | None = None,
 ) -> ChildSpec:
     named = ("--config", os.fspath(config)) if config is not None else ()
     return ChildSpec(
@@ -64,7 +64,7 @@ def _stage(
         command=(sys.executable, "-m", "controller.cli", *named, name),
         env=_env(),
         log=Layout(settings.state_dir).logs / f"{name}.log",
-        ready=ready or (lambda: _answers(f"{at}/readyz")),
+        ready=ready or (lambda _: _answers(f"{at}/readyz")),
         urls={name: at} if at is not None else {},
     )
 

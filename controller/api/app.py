@@ -22,7 +22,10 @@ from controller.api.ports import Services
 
 VERSION = "0.1.0"
 
-PROTECTED = (targets, policies, trials, requests, audit, keys, declarations)
+PROTECTED = tuple(
+    room.router for room in (targets, policies, trials, requests, audit, keys, declarations)
+)
+ROUTERS = (*PROTECTED, health.router)
 
 
 def make_app(services: Services) -> FastAPI:
@@ -36,10 +39,10 @@ def make_app(services: Services) -> FastAPI:
     app.state.services = services
     problems.install(app)
     common = problems.documented(401, 403, 500, 503)
-    for room in PROTECTED:
-        app.include_router(room.router, dependencies=[Depends(authorize)], responses=common)
+    check_complete(ROUTERS)
+    for router in PROTECTED:
+        app.include_router(router, dependencies=[Depends(authorize)], responses=common)
     app.include_router(health.router)
-    check_complete(app)
     _document_problems(app)
     return app
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query, Response
 
 from controller.api.access import Wired
 from controller.api.answers import Answer, Limit, page
@@ -51,6 +54,12 @@ def decisions(services: Wired, target: str | None = None, limit: Limit = 100) ->
 
 
 @router.get("/dead-letters", tags=["signals"], responses=documented(422))
-def dead_letters(services: Wired, limit: Limit = 100) -> Response:
-    """Signals that were accepted and could not be used, with the reason; newest first."""
-    return Answer(page(services.dead_letters.dead_letters(limit=limit), limit, None))
+def dead_letters(
+    services: Wired, after: Annotated[int, Query(ge=0)] = 0, limit: Limit = 100
+) -> Response:
+    """Signals that were accepted and could not be used, with the reason, as they came in."""
+    found = services.dead_letters.dead_letters(after=after, limit=limit)
+    shown = [
+        msgspec.to_builtins(one) | {"body": one.body.decode("utf-8", "replace")} for one in found
+    ]
+    return Answer(page(shown, limit, found[-1].offset if found else None))

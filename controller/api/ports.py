@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -13,6 +13,7 @@ from controller.keys import Authenticator
 from controller.operations import Operations
 from controller.settings import Settings
 from controller.store.port import Store
+from signals.features.batch import DeadLetter
 from signals.features.model import Features
 
 
@@ -26,8 +27,8 @@ class Loop(Protocol):
 class DeadLetters(Protocol):
     """Signals that were accepted and then could not be used."""
 
-    def dead_letters(self, *, limit: int) -> Sequence[Any]:
-        """Newest first."""
+    def dead_letters(self, *, after: int = 0, limit: int = 100) -> Sequence[DeadLetter]:
+        """By bus offset, those above ``after``."""
 
 
 class Services(Struct, frozen=True, kw_only=True):

@@ -46,12 +46,13 @@ def post(
 @dead_letters.command("list")
 def listed(
     ctx: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 20,
+    after: Annotated[int, typer.Option(min=0, help="Above this offset: the next page.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 100,
     as_json: Json = False,
 ) -> None:
-    """List signals that were accepted and could not be used, newest first, with the reason."""
+    """List signals that were accepted and could not be used, as they came in, with the reason."""
     with root_of(ctx).client() as client:
-        show(client.get("/v1/dead-letters", limit=limit), as_json, _table)
+        show(client.get("/v1/dead-letters", after=after, limit=limit), as_json, _table)
 
 
 def _type(body: bytes) -> str:
@@ -69,7 +70,16 @@ def _posted(answer: Any) -> str:
 
 def _table(found: Any) -> str:
     rows = [
-        (when(d.get("at_us")), d.get("reason"), d.get("producer"), d.get("id"))
+        (
+            d["offset"],
+            when(d["accepted_us"]),
+            d["reason"],
+            d["producer"],
+            d["event_id"],
+            d["detail"],
+        )
         for d in found["items"]
     ]
-    return table(["when", "reason", "producer", "event"], rows, none="no dead letters")
+    head = ["offset", "accepted", "reason", "producer", "event", "detail"]
+    more = f"\nmore: --after {found['next']}" if found["next"] else ""
+    return table(head, rows, none="no dead letters") + more
