@@ -1,6 +1,7 @@
 """Draws the generated pages of the documentation from the code: ``python -m docs.build``.
 
 ==============  =================================================================
+rest.md         every route of the control plane, with the role it needs
 settings.md     every setting with default, unit, range and reason
 cli.md          every command with its arguments and options
 modules.md      every module with the first sentence of its docstring
@@ -14,7 +15,7 @@ import re
 from pathlib import Path
 
 from controller import settings_page
-from docs import commands, lifecycle_diagram, module_map
+from docs import commands, lifecycle_diagram, module_map, routes
 
 DOCS = Path(__file__).resolve().parent
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -25,6 +26,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "settings.md": settings_page.page(),
         DOCS / "cli.md": commands.page(),
+        DOCS / "rest.md": routes.page(),
         DOCS / "modules.md": module_map.page(),
         DOCS / "policies.md": with_blocks(
             (DOCS / "policies.md").read_text(encoding="utf-8"),

@@ -37,5 +37,10 @@ def _room(folder: Path) -> Iterator[str]:
             continue
         name = path.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__")
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        first = (ast.get_docstring(tree) or "").partition("\n\n")[0].replace("\n", " ")
+        first = (
+            (ast.get_docstring(tree) or "")
+            .partition("\n\n")[0]
+            .replace("\n", " ")
+            .replace("``", "`")
+        )
         yield f"- `{name.replace('/', '.')}`: {first}"
