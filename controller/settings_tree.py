@@ -160,6 +160,8 @@ def _type_words(found: Any) -> str:
         return f"name: {_type_words(inner(typing.get_args(found)[1]))}"
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_type_words(inner(one)) for one in typing.get_args(found))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_type_words(inner(arg)) for arg in typing.get_args(found))
     plain = {str: "text", int: "whole number", float: "number", bool: "true or false"}
     return plain.get(found, getattr(found, "__name__", str(found)).lower())
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from controller.judge.effects import effects
 from controller.trials import GuardPlan, Ruling, Trial
+from policies.policy import Effect
 
 
 def guard_test(guard: GuardPlan) -> str:
@@ -14,7 +16,7 @@ def words(trial: Trial, ruling: Ruling, closed: int) -> str:
     """One line for the operator: what was found, by how much, on what evidence."""
     plan, e = trial.plan, ruling.e
     up, down = e[f"{plan.primary}>0"], e[f"{plan.primary}<0"]
-    effect = _effect_words(ruling)
+    effect = _effect_words(ruling.effect, ruling.units)
     if ruling.verdict == "IMPROVED":
         guards = ", ".join(
             f"{guard.metric} not worse by {guard.margin:g} (E {e[guard_test(guard)]:.3g} ≥ "
@@ -25,7 +27,9 @@ def words(trial: Trial, ruling: Ruling, closed: int) -> str:
     if ruling.verdict == "HARMED":
         metric = str(ruling.cause).partition(":")[2]
         limit = (len(plan.guards) + 1) / plan.alpha
-        return f"HARMED: {metric} is worse, E {e[f'{metric}<0']:.3g} ≥ {limit:.3g}; {effect}"
+        worse = _effect_words(effects(trial).get(metric), ruling.units)
+        beside = "" if metric == plan.primary else f"; {effect}"
+        return f"HARMED: {worse}; E that it is worse {e[f'{metric}<0']:.3g} ≥ {limit:.3g}{beside}"
     if ruling.verdict == "NO_DATA":
         return f"NO_DATA: {closed} units closed and none had data to count; this is not a failure"
     if ruling.cause == "latency_trips":
@@ -38,11 +42,10 @@ def words(trial: Trial, ruling: Ruling, closed: int) -> str:
     )
 
 
-def _effect_words(ruling: Ruling) -> str:
-    if ruling.effect is None:
-        return f"{ruling.units} of the units have data, too few for an interval"
-    found = ruling.effect
+def _effect_words(found: Effect | None, units: int) -> str:
+    if found is None:
+        return f"{units} units with data, too few for an interval"
     return (
         f"{found.metric} {found.estimate:+.4g} (95 % interval {found.low:+.4g} to "
-        f"{found.high:+.4g}, {ruling.units} units)"
+        f"{found.high:+.4g}, {units} units)"
     )

@@ -28,7 +28,7 @@ def test_with_a_guard_harm_needs_a_unit_more_than_gain() -> None:
     assert rule_on(trial([-0.5] * 7)).verdict is None
     harmed = rule_on(trial([-0.5] * 8))
     assert (harmed.verdict, harmed.cause) == ("HARMED", "evidence:U")
-    assert "U is worse" in harmed.words
+    assert harmed.words.startswith("HARMED: U -0.5")
 
 
 def test_without_guards_five_units_decide_at_five_percent_either_way() -> None:
@@ -41,6 +41,8 @@ def test_without_guards_five_units_decide_at_five_percent_either_way() -> None:
 def test_a_guard_that_gets_worse_is_harm_even_while_the_primary_gains() -> None:
     ruling = rule_on(trial([0.3] * 8, [-0.4] * 8))
     assert (ruling.verdict, ruling.cause) == ("HARMED", "evidence:attainment:live")
+    assert ruling.words.startswith("HARMED: attainment:live -0.4")
+    assert "U +0.3" in ruling.words
 
 
 def test_a_gain_waits_until_its_guard_is_sure() -> None:
