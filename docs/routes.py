@@ -57,7 +57,7 @@ def _rows() -> Iterator[str]:
 
 
 def plain(docstring: str) -> str:
-    """One line of Markdown from a docstring.
+    r"""One line of Markdown from a docstring.
 
     >>> plain("Ask for ``x``\n    again.")
     'Ask for `x` again.'
