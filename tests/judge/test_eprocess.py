@@ -98,7 +98,7 @@ def _ever(rng: Rng, load: Callable[[Rng, int], np.ndarray], effect: float, limit
 def test_with_no_effect_false_alarms_stay_below_alpha_whatever_the_load(
     load: Callable[[Rng, int], np.ndarray],
 ) -> None:
-    alpha, paths, seed = 0.05, 1500, 20260801
+    alpha, paths, seed = 0.05, 1000, 20260801
     rng = np.random.default_rng(seed)
     alarms = sum(_ever(rng, load, 0.0, 1 / alpha) for _ in range(paths))
     two_sigma = 2 * math.sqrt(alpha * (1 - alpha) / paths)
