@@ -16,7 +16,7 @@ class Actuator(Protocol):
     """
 
     def read(self, *, after_seq: int = -1) -> RuntimeConfig:
-        """What is in force now, and the changes numbered above ``after_seq`` that it still holds."""
+        """What is in force now, and the changes above ``after_seq`` that the engine still holds."""
 
     def patch(self, patch: Patch) -> RuntimeConfig:
         """Apply all of it or nothing; the answer shows the values observed after application.

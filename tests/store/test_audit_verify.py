@@ -48,6 +48,10 @@ def tamper(path: Path, how: Tamper) -> None:
     connection.close()
 
 
+def execute(path: Path, edit: str, *values: object) -> None:
+    tamper(path, lambda db: db.execute(edit, values))
+
+
 def rows(path: Path, query: str) -> list[tuple[object, ...]]:
     connection = sqlite3.connect(path)
     found = connection.execute(query).fetchall()
@@ -75,13 +79,12 @@ def edits(path: Path, table: str, columns: tuple[str, ...], key: str) -> int:
     count = 0
     for row in rows(path, f"SELECT {key}, {', '.join(columns)} FROM {table}"):
         for column, value in zip(columns, row[1:], strict=True):
-            edit = f"UPDATE {table} SET {column} = ? WHERE rowid = (SELECT rowid FROM {table} "
-            edit += f"WHERE {key} = ?)"
-            tamper(path, lambda db, e=edit, v=value, k=row[0]: db.execute(e, (other(v), k)))  # type: ignore[misc]
+            edit = f"UPDATE {table} SET {column} = ? WHERE {key} = ?"
+            execute(path, edit, other(value), row[0])
             named = [f for f in findings(path) if f.startswith(f"{label} {row[0]}:")]
             assert named, f"{table}.{column} of {row[0]} was edited and not named"
             back = row[0] if column != key else other(value)
-            tamper(path, lambda db, e=edit, v=value, k=back: db.execute(e, (v, k)))  # type: ignore[misc]
+            execute(path, edit, value, back)
             count += 1
     assert findings(path) == []
     return count
@@ -111,21 +114,20 @@ def test_every_edited_byte_of_an_entry_is_named(copy: Path) -> None:
 
 
 def put_stored(path: Path, index: int, stored: bytes) -> None:
-    edit = "UPDATE audit_entries SET stored = ? WHERE leaf_index = ?"
-    tamper(path, lambda db: db.execute(edit, (stored, index)))
+    execute(path, "UPDATE audit_entries SET stored = ? WHERE leaf_index = ?", stored, index)
 
 
 def test_a_removed_entry_is_missed_wherever_it_was(copy: Path) -> None:
     ((size,),) = rows(copy, "SELECT size FROM audit_head")
     assert isinstance(size, int)
+    remove = "DELETE FROM audit_entries WHERE leaf_index = ?"
     for index in range(size - 1):
         cut = copy.with_name(f"cut{index}.db")
         shutil.copy(copy, cut)
-        remove = "DELETE FROM audit_entries WHERE leaf_index = ?"
-        tamper(cut, lambda db, i=index, r=remove: db.execute(r, (i,)))  # type: ignore[misc]
+        execute(cut, remove, index)
         assert f"audit entry {index}: it is missing" in findings(cut)
         cut.unlink()
-    tamper(copy, lambda db: db.execute(remove, (size - 1,)))
+    execute(copy, remove, size - 1)
     assert f"audit head: it says {size} entries, the last index makes {size - 1}" in findings(copy)
 
 
@@ -133,14 +135,14 @@ def test_an_end_cut_off_with_its_head_leaves_the_row_behind(copy: Path) -> None:
     """The cut takes a recorded move, so the policy's row is ahead of what the audit says."""
     query = "SELECT max(leaf_index), subject FROM audit_entries WHERE action = 'policy.rejected'"
     ((index, policy_id),) = rows(copy, query)
-    tamper(copy, lambda db: db.execute("DELETE FROM audit_entries WHERE leaf_index >= ?", (index,)))
-    tamper(copy, lambda db: db.execute("UPDATE audit_head SET size = ?", (index,)))
+    execute(copy, "DELETE FROM audit_entries WHERE leaf_index >= ?", index)
+    execute(copy, "UPDATE audit_head SET size = ?", index)
     assert f"policy {policy_id}: row says rejected, audit says proposed" in findings(copy)
 
 
 def test_a_policy_that_is_gone_or_slipped_in_is_named(copy: Path) -> None:
     ((gone,), (cloned,), *_) = rows(copy, "SELECT id FROM policies ORDER BY id")
-    tamper(copy, lambda db: db.execute("DELETE FROM policies WHERE id = ?", (gone,)))
+    execute(copy, "DELETE FROM policies WHERE id = ?", gone)
     tamper(
         copy,
         lambda db: db.execute(
@@ -220,7 +222,6 @@ def test_dropped_triggers_are_named(copy: Path) -> None:
 
 @pytest.mark.parametrize("value", [None, 7, "text", b"\xff\x00", b"{}"])
 def test_rows_of_the_wrong_sort_are_findings_and_no_crash(copy: Path, value: object) -> None:
-    tamper(copy, lambda db: db.execute("PRAGMA ignore_check_constraints = ON"))
     for table, column, where, name in (
         ("audit_entries", "stored", "leaf_index = 2", "audit entry 2:"),
         ("policies", "body", "rowid = 2", "policy pol_"),
@@ -229,7 +230,7 @@ def test_rows_of_the_wrong_sort_are_findings_and_no_crash(copy: Path, value: obj
         shutil.copy(copy, edited)
         without_null_check(edited, table)
         edit = f"UPDATE {table} SET {column} = ? WHERE {where}"
-        tamper(edited, lambda db, e=edit: db.execute(e, (value,)))  # type: ignore[misc]
+        execute(edited, edit, value)
         assert any(finding.startswith(name) for finding in findings(edited))
 
 
@@ -245,7 +246,7 @@ def without_null_check(path: Path, table: str) -> None:
 
 
 def test_findings_have_a_bound_and_are_counted_beyond_it(copy: Path) -> None:
-    tamper(copy, lambda db: db.execute("UPDATE audit_entries SET leaf_index = leaf_index + 5000"))
+    execute(copy, "UPDATE audit_entries SET leaf_index = leaf_index + 5000")
     checked = verify(copy)
     assert len(checked.findings) == MAX_FINDINGS < checked.found
     assert not checked.clean
