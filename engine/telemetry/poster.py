@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 
 import httpx
 import msgspec
@@ -25,6 +26,7 @@ from tenacity.nap import sleep_using_event
 from engine.telemetry.ring import TelemetryRing
 from engine.telemetry.wire import ndjson
 from signals.errors import Unavailable
+from signals.events import Record
 
 log = logging.getLogger(__name__)
 
@@ -109,26 +111,31 @@ class SignalPoster:
         return True
 
     def _attempt(self) -> None:
-        records = self._ring.oldest(self._batch)
+        records = self._ring.take(self._batch)
         if not records:
             return
+        try:
+            refused = self._send(records)
+        except Unavailable:
+            self._ring.give_back()
+            raise
+        self._ring.done()
+        self.refused += refused
+
+    def _send(self, records: Sequence[Record]) -> int:
+        """Post; how many were refused, which would be refused again. Raises ``Unavailable``."""
         try:
             answer = self._client.post(SIGNALS_PATH, content=ndjson(records))
         except httpx.HTTPError as failed:
             raise Unavailable(f"ingest: {type(failed).__name__}: {failed}") from failed
         if answer.status_code not in (TAKEN, *NEVER):
             raise Unavailable(f"ingest: {answer.status_code} {answer.text[:200]}")
-        self._count_refused(answer, len(records))
-        self._ring.acknowledge(records[-1].seq)
-
-    def _count_refused(self, answer: httpx.Response, posted: int) -> None:
-        """Refused signals would be refused again: they are counted, said, and given up."""
-        refused = posted
+        refused = len(records)
         if answer.status_code == TAKEN:
             refused = len(msgspec.json.decode(answer.content, type=_Taken).refused)
         if refused:
-            self.refused += refused
             log.error("ingest refused %d signals: %s", refused, answer.text[:500])
+        return refused
 
 
 def _say_once(state: RetryCallState) -> None:

@@ -62,7 +62,7 @@ def test_a_request_is_told_with_its_times_and_the_stamp_it_arrived_under() -> No
     ledger = Ledger(ring, lambda end: None)
     ledger.arrived(came)
     ledger.ended(ended(came))
-    arrived, finished = ring.oldest(2)
+    arrived, finished = ring.take(2)
     assert isinstance(arrived, Arrived)
     assert isinstance(finished, Finished)
     assert arrived.stamp == finished.stamp == seen(STAMP)
@@ -80,7 +80,7 @@ def test_a_request_is_told_with_its_times_and_the_stamp_it_arrived_under() -> No
 def test_each_way_to_end_has_its_status(finish: str, status: str) -> None:
     ring = TelemetryRing(10)
     Ledger(ring, lambda end: None).ended(ended(visit(1.0), finish))
-    (finished,) = ring.oldest(1)
+    (finished,) = ring.take(1)
     assert isinstance(finished, Finished)
     assert finished.status == status
 
@@ -169,7 +169,7 @@ def test_a_second_sums_its_steps_so_that_the_curve_can_be_fitted() -> None:
     seconds.passed(STAMP, STAMP, LOAD, LIMITS, at(0.5))
     assert len(ring) == 0
     seconds.passed(STAMP, STAMP, LOAD, LIMITS, at(1.0))
-    (second,) = ring.oldest(1)
+    (second,) = ring.take(1)
     assert isinstance(second, Second)
     assert second.steps == StepMoments(
         n=2, b=3, f=3, t=30_000, bb=5, bf=6, ff=9, bt=50_000, ft=60_000, tt=500_000_000
@@ -190,7 +190,7 @@ def test_a_second_never_spans_two_stamps() -> None:
     seconds.arrived("live", 1)
     seconds.arrived("live", 1)
     seconds.passed(other, other, LOAD, LIMITS, at(1.25))
-    first, second = ring.oldest(2)
+    first, second = ring.take(2)
     assert isinstance(first, Second)
     assert isinstance(second, Second)
     assert (first.stamp, second.stamp) == (seen(STAMP), seen(other))
