@@ -137,6 +137,7 @@ def _serve(settings: Settings, layout: Layout, store: Store, stop: threading.Eve
             authenticator=Authenticator(store, cache_s=settings.serve.keys_cache_s),
             loop=loops,
             fleet=fleet,
+            clock=wall_us,
         )
         with loops.running(stop):
             serve_until(stop, make_app(services), settings.serve)

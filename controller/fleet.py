@@ -154,11 +154,17 @@ class Fleet:
         return self._replicas[target][0]
 
     def bring(self, target: str, wish: Desired, *, now_us: int, latched: bool) -> list[Reached]:
-        """Bring the wish to every replica; the loop's own wishes (not ``latched``) yield to it."""
+        """Bring the wish to every replica; the loop's own wishes (not ``latched``) yield to it.
+
+        The operator's are read back afresh: what was seen before says nothing of a dead engine.
+        """
 
         def stopped() -> bool:
             return not latched and target in self.latch.read()
 
+        if latched:
+            for replica in self.of(target):
+                replica.read()
         return [r.bring(wish, now_us=now_us, unless=stopped) for r in self.of(target)]
 
 

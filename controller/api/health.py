@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
 from fastapi import APIRouter, Depends, Response
@@ -76,7 +75,7 @@ class ControllerFigures(Collector):
         for target in self._services.settings.targets:
             watermark_us = self._services.features.watermark_us(target)
             if watermark_us:
-                age.add_metric([target], time.time() - watermark_us / MICROS)
+                age.add_metric([target], (self._services.clock() - watermark_us) / MICROS)
         return (policies, control, units, age)
 
 

@@ -23,7 +23,7 @@ def listed(services: Wired) -> Response:
 @router.post("", status_code=201, responses=documented(409, 422))
 def created(body: NewKey, services: Wired, caller: Caller) -> Response:
     """A new key. ``key`` in the answer is the only time it is shown."""
-    now_us = keys.wall_us()
+    now_us = services.clock()
     wanted = body.wanted(now_us)
     with services.store.write() as tx:
         principal, token = keys.create(tx, wanted, actor=caller.id, at_us=now_us)
@@ -34,6 +34,6 @@ def created(body: NewKey, services: Wired, caller: Caller) -> Response:
 def revoked(key_id: str, services: Wired, caller: Caller) -> Response:
     """The key stops working: here at once, in other processes within their cache's age."""
     with services.store.write() as tx:
-        tx.revoke_key(key_id, actor=caller.id, at_us=keys.wall_us())
+        tx.revoke_key(key_id, actor=caller.id, at_us=services.clock())
     services.authenticator.forget()
     return Response(status_code=204)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -32,7 +32,10 @@ class DeadLetters(Protocol):
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """Everything that routes use. ``store_file`` is read beside the store, as an auditor does."""
+    """Everything that routes use. ``store_file`` is read beside the store, as an auditor does.
+
+    ``clock`` gives µs since the epoch.
+    """
 
     settings: Settings
     store: Store
@@ -43,3 +46,4 @@ class Services(Struct, frozen=True, kw_only=True):
     authenticator: Authenticator
     loop: Loop
     fleet: Fleet
+    clock: Callable[[], int]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from fastapi import APIRouter, Response
 
 from controller.api import target_views
@@ -30,19 +28,19 @@ def listed(services: Wired, caller: Caller) -> Response:
 @router.get("/targets/{target}", responses=documented(404, 422))
 def one(target: str, services: Wired) -> Response:
     """One target at a glance: knobs, trial, latest verdicts, attainment, replicas."""
-    return Answer(target_views.glance(services, target, now_us=_now_us()))
+    return Answer(target_views.glance(services, target, now_us=services.clock()))
 
 
 @router.get("/targets/{target}/settings", responses=documented(404, 422))
 def settings(target: str, services: Wired) -> Response:
     """Baseline, desired and, per replica, observed settings; and in what they differ."""
-    return Answer(target_views.settings(services, target, now_us=_now_us()))
+    return Answer(target_views.settings(services, target, now_us=services.clock()))
 
 
 @router.get("/targets/{target}/features", responses=documented(404, 422))
 def features(target: str, services: Wired) -> Response:
     """The values that rules see now. A feature that is absent is unknown, not zero."""
-    values = target_views.rule_features(services, target, now_us=_now_us())
+    values = target_views.rule_features(services, target, now_us=services.clock())
     return Answer({"target": target, "features": dict(values)})
 
 
@@ -78,7 +76,3 @@ def mode(target: str, knob: str, body: ModeBody, services: Wired, caller: Caller
     """Raise or lower what the loop may do with a knob; 409 ``managed_by`` if a file says it."""
     services.operations.set_mode(target, knob, body.mode, by=caller)
     return Answer({"target": target, "knob": knob, "mode": body.mode})
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000

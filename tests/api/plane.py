@@ -1,0 +1,125 @@
+"""A control plane over a real store, the real loop and a real settings book, in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from controller import keys
+from controller.api.app import make_app
+from controller.api.ports import Services
+from controller.keys import Authenticator, KeyRequest
+from controller.settings import Settings
+from controller.store.port import ROLES, Role
+from signals.features.reader import SqliteFeatures
+from signals.features.store import FeatureStore
+from tests.loop.world import World
+
+
+class Working:
+    """A loop that is at work, or not, as the test says."""
+
+    def __init__(self) -> None:
+        self.why_not: str | None = None
+
+    def ready(self) -> str | None:
+        return self.why_not
+
+
+class Answered:
+    """A status and a decoded body."""
+
+    def __init__(self, status: int, body: Any, headers: dict[str, str]) -> None:
+        self.status = status
+        self.body = body
+        self.headers = headers
+
+    def __getitem__(self, name: str) -> Any:
+        return self.body[name]
+
+
+class Plane:
+    """The world of the loop's tests behind its control plane, with a key for each role."""
+
+    def __init__(self, folder: Path, **world: Any) -> None:
+        self.world = World(folder, quality=lambda cap, intent: 4 <= cap <= 8, **world)
+        self.loop = Working()
+        self.folder = folder
+        FeatureStore(folder / "features.db").close()
+        self.features = SqliteFeatures(folder / "features.db")
+        self.services = Services(
+            settings=Settings(targets={"chat": self.world.declared.target}, state_dir=folder),
+            store=self.world.store,
+            store_file=folder / "store.db",
+            features=self.world.rows,
+            dead_letters=self.features,
+            operations=self.world.operations,
+            authenticator=Authenticator(self.world.store, cache_s=2.0),
+            loop=self.loop,
+            fleet=self.world.fleet,
+            clock=self.world.clock_us,
+        )
+        self.app = make_app(self.services)
+        self.http = TestClient(self.app, raise_server_exceptions=False)
+        self.tokens: dict[str, str] = {role: self.key(role, role) for role in ROLES}
+        self.tokens["other"] = self.key("other", "operator")
+
+    def key(
+        self,
+        name: str,
+        role: Role,
+        *,
+        targets: tuple[str, ...] = ("*",),
+        expires_us: int | None = None,
+    ) -> str:
+        """A new key's token."""
+        request = KeyRequest(
+            name=name,
+            role=role,
+            targets=targets,
+            kinds=("business",) if role == "producer" else (),
+            expires_us=expires_us,
+        )
+        with self.world.store.write() as tx:
+            return keys.create(tx, request, actor="test", at_us=1)[1]
+
+    def call(self, who: str, method: str, path: str, body: object = None) -> Answered:
+        """One call under a role's key, or under a token."""
+        bearer = {"Authorization": f"Bearer {self.tokens.get(who, who)}"}
+        answer = self.http.request(method, path, json=body, headers=bearer)
+        json = "json" in answer.headers.get("content-type", "") and answer.content
+        lines = "ndjson" in answer.headers.get("content-type", "")
+        decoded = answer.json() if json and not lines else answer.text
+        return Answered(answer.status_code, decoded, dict(answer.headers))
+
+    def get(self, path: str) -> Answered:
+        """As a viewer."""
+        return self.call("viewer", "GET", path)
+
+    def post(self, path: str, body: object = None, *, who: str = "operator") -> Answered:
+        """As an operator, unless somebody else is named."""
+        return self.call(who, "POST", path, body)
+
+    def proposed(self, value: int = 16, *, who: str = "operator") -> Answered:
+        """A change of ``active_cap`` proposed by hand."""
+        body = {
+            "target": "chat",
+            "knob": "active_cap",
+            "setting": {"value": value},
+            "reason": "a test",
+        }
+        return self.post("/v1/policies", body, who=who)
+
+    def approved(self, value: int = 16) -> Answered:
+        """The same, approved by somebody else."""
+        made = self.proposed(value)
+        body = {"shown_digest": made["shown_digest"]}
+        return self.post(f"/v1/policies/{made['id']}/approve", body, who="other")
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.http.close()
+        self.features.close()
+        self.world.store.close()
