@@ -48,6 +48,7 @@ def up(
     from controller.children import child_specs, ready_line
     from controller.first_start import prepare
     from controller.supervisor import Supervisor
+    from engine.models import fetch, is_fetched
 
     root = root_of(ctx)
     settings, layout = root.settings, root.layout
@@ -56,6 +57,11 @@ def up(
     with FileLock(layout.supervisor):
         for path in prepare(settings):
             _say(as_json, "made", "key", {"file": os.fspath(path)})
+        if settings.here() is not None and not is_fetched(settings.engine.cache):
+            fetch(
+                cache=settings.engine.cache,
+                say=lambda line: _say(as_json, "fetching", "weights", {"progress": line}),
+            )
         specs = child_specs(settings, root.config)
         supervisor = Supervisor(specs, settings.supervisor, _reporter(as_json))
         try:
@@ -113,12 +119,12 @@ def init(ctx: typer.Context, as_json: Json = False) -> None:
     typer.echo("\n".join([f"state in {state_dir}", *(f"made {path}" for path in made)]))
 
 
-@models.command()
-def fetch(ctx: typer.Context) -> None:
-    """Fetch the engine's weights once, with progress and checksum; later starts need no network."""
-    cache = root_of(ctx).settings.engine.cache
-    os.environ["TRIMTAB_CACHE"] = os.fspath(cache)
-    os.execv(sys.executable, (sys.executable, "-m", "engine.embedded.fetch"))
+@models.command("fetch")
+def fetch_models(ctx: typer.Context) -> None:
+    """Fetch the engine's weights once, checksummed; later starts need no network."""
+    from engine.models import fetch
+
+    fetch(cache=root_of(ctx).settings.engine.cache, say=typer.echo)
 
 
 def _stage(root: Root, run: Stage) -> None:
