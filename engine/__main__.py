@@ -15,7 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from engine.run_settings import EngineRun, load_run
+from engine.http.listeners import Doors, bind
+from engine.run_settings import EngineRun, load_run, read_keys
 from engine.settings import set_thread_environment
 from signals.errors import Broken, Rejected, Unavailable
 from signals.stopping import stop_on_termination
@@ -52,11 +53,17 @@ def main(arguments: list[str]) -> int:
 
 
 def _serve(run: EngineRun, stop: threading.Event, parent: int) -> None:
-    # Torch is loaded below, and reads its environment once.
+    settings = run.engine
+    keys = read_keys(settings)
+    doors = Doors(
+        chat=bind(settings.host, settings.port),
+        control=bind(settings.control_host, settings.control_port),
+    )
+    # Torch is slow to load and reads its environment once: only now, and after the environment.
     set_thread_environment()
     from engine.bootstrap import EngineProcess
 
-    process = EngineProcess(run)
+    process = EngineProcess(run, keys, doors)
     ready = process.start()
     sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
     sys.stdout.flush()

@@ -2,7 +2,7 @@
 
 ::
 
-    settings ─► listeners bound ─► engine built and calibrated ─► served until told to stop
+    keys read, ports bound ─► engine built and calibrated ─► served until told to stop
                                                                         │
     accept no more ─► running answers end, or are cancelled ─► engine ─► last signals and traces
 """
@@ -19,17 +19,17 @@ from engine.generation import CLASSES, Boundary
 from engine.http.chat import ChatApi, chat_app
 from engine.http.control import control_app
 from engine.http.conversations import Conversations, Rooms
-from engine.http.listeners import Listeners, bind, url_of
+from engine.http.listeners import Doors, Listeners, url_of
 from engine.http.mailbox import Mailbox
 from engine.knobs import embedded_knobs
 from engine.live_settings import LiveSettings, system_clock
-from engine.run_settings import DEFAULT_INTENT, EngineRun, read_key
+from engine.run_settings import DEFAULT_INTENT, EngineRun, Keys
 from engine.settings_in_force import EngineIdentity
 from engine.telemetry.figures import EngineFigures, Sources
 from engine.telemetry.outlets import Outlets
 from engine.telemetry.seconds import SecondsTelemetry
 from engine.telemetry.stamps import seen
-from signals.errors import Broken, Rejected
+from signals.errors import Broken
 from signals.events import MICROS, Started
 
 log = logging.getLogger(__name__)
@@ -55,25 +55,18 @@ class Ready(TypedDict):
 class EngineProcess:
     """One engine with its two listeners. ``start`` once, ``close`` once, from one thread.
 
-    Raises ``Rejected`` for settings that cannot work, ``Unavailable`` when a port is taken.
+    Raises ``Unavailable`` when the weights were not fetched.
     """
 
-    def __init__(self, run: EngineRun) -> None:
+    def __init__(self, run: EngineRun, keys: Keys, doors: Doors) -> None:
         settings = run.engine
-        control_key = read_key(settings.control_key_file, "engine.control_key_file")
-        if control_key is None:
-            raise Rejected("control needs a key", field="engine.control_key_file")
         self._run = run
-        self._control_key = control_key
-        self._serving_key = read_key(settings.serving_key_file, "engine.serving_key_file")
-        producer_key = read_key(settings.producer_key_file, "engine.producer_key_file")
-        # Bound before anything slow: a taken port is found at once.
-        self._chat_socket = bind(settings.host, settings.port)
-        self._control_socket = bind(settings.control_host, settings.control_port)
+        self._keys = keys
+        self._doors = doors
         self._identity = EngineIdentity(
             target=run.target, replica=run.replica, incarnation=os.urandom(6).hex()
         )
-        self._outlets = Outlets(settings, self._identity, producer_key=producer_key)
+        self._outlets = Outlets(settings, self._identity, producer_key=keys.producer)
         self._seconds = SecondsTelemetry(
             self._outlets.ring, length_s=settings.second_ms / 1000, now=system_clock()
         )
@@ -94,11 +87,11 @@ class EngineProcess:
         control = control_app(
             self._live,
             self._engine.worker.wake,
-            key=self._control_key,
+            key=self._keys.control,
             apply_timeout_s=self._run.engine.apply_timeout_s,
         )
         chat = chat_app(self._chat_api(figures))
-        self._listeners.start([(chat, self._chat_socket), (control, self._control_socket)])
+        self._listeners.start([(chat, self._doors.chat), (control, self._doors.control)])
         return self._ready()
 
     def check(self) -> None:
@@ -170,7 +163,7 @@ class EngineProcess:
             model=self._engine.model_name,
             conversations=self._conversations,
             classes={intent: self._run.class_of(intent) for intent in intents},
-            key=self._serving_key,
+            key=self._keys.serving,
             max_request_bytes=settings.max_request_bytes,
             retry_after_s=settings.retry_after_s,
             metrics=figures.text,
@@ -195,8 +188,8 @@ class EngineProcess:
             target=self._identity.target,
             replica=self._identity.replica,
             incarnation=self._identity.incarnation,
-            url=url_of(self._chat_socket),
-            control_url=url_of(self._control_socket),
+            url=url_of(self._doors.chat),
+            control_url=url_of(self._doors.control),
             model=self._engine.model_name,
             fingerprint=self._engine.fingerprint,
             knobs=self._live.values,

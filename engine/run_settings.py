@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
 from pydantic import Field, ValidationError
 
 from engine.generation import Class
@@ -48,11 +49,28 @@ def load_run(path: Path) -> EngineRun:
         ) from None
 
 
-def read_key(path: Path | None, field: str) -> str | None:
-    """The secret in a file, without its line end; None when no file is set.
+class Keys(Struct, frozen=True, kw_only=True):
+    """The process's secrets. ``serving`` None: the chat API is open."""
 
-    Raises ``Rejected`` when the file cannot be read or is empty: an empty key would open the door.
-    """
+    control: str
+    serving: str | None
+    producer: str | None
+
+
+def read_keys(settings: EngineSettings) -> Keys:
+    """Raises ``Rejected`` naming the setting whose file is missing, unreadable or empty."""
+    control = _read_key(settings.control_key_file, "engine.control_key_file")
+    if control is None:
+        raise Rejected("the control listener needs a key", field="engine.control_key_file")
+    return Keys(
+        control=control,
+        serving=_read_key(settings.serving_key_file, "engine.serving_key_file"),
+        producer=_read_key(settings.producer_key_file, "engine.producer_key_file"),
+    )
+
+
+def _read_key(path: Path | None, field: str) -> str | None:
+    """The secret in a file, without its line end; an empty one would open the door."""
     if path is None:
         return None
     try:

@@ -76,9 +76,8 @@ class RunningEngine(Struct, frozen=True, kw_only=True):
         return sum(found)
 
 
-@contextmanager
-def running_engine(folder: Path, **settings: Any) -> Iterator[RunningEngine]:
-    """Start ``python -m engine`` in ``folder``, wait until it is ready, stop it at the end."""
+def written_settings(folder: Path, **settings: Any) -> Path:
+    """An ``EngineRun`` file in ``folder``, with the keys it names."""
     fetch(cache=default_cache(), say=lambda line: None)
     (folder / "control.key").write_text(CONTROL_KEY + "\n")
     (folder / "serving.key").write_text(SERVING_KEY + "\n")
@@ -89,8 +88,15 @@ def running_engine(folder: Path, **settings: Any) -> Iterator[RunningEngine]:
     }
     run = {"target": "chat", "replica": "r0", "intents": INTENTS, "engine": engine | settings}
     (folder / "engine.json").write_text(json.dumps(run))
+    return folder / "engine.json"
+
+
+@contextmanager
+def running_engine(folder: Path, **settings: Any) -> Iterator[RunningEngine]:
+    """Start ``python -m engine`` in ``folder``, wait until it is ready, stop it at the end."""
+    path = written_settings(folder, **settings)
     with (folder / "engine.log").open("w") as log:
-        process = _start(folder / "engine.json", log)
+        process = _start(path, log)
         try:
             yield _wait_until_ready(process, folder)
         finally:

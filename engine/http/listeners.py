@@ -9,28 +9,41 @@ import threading
 from collections.abc import Sequence
 
 import uvicorn
+from msgspec import Struct
 from starlette.types import ASGIApp
 
 from signals.errors import Unavailable
 
-BACKLOG = 2048
 START_S = 10.0
 _POLL_S = 0.01
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening address, held from now on. Raises ``Unavailable`` when it cannot be had."""
+    """An address of our own from now on; connections are refused until it is served.
+
+    Raises ``Unavailable`` when it cannot be had.
+    """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
     except OSError as taken:
         raise Unavailable(f"cannot listen on {host}:{port}: {taken}") from taken
+    return bound
 
 
 def url_of(listening: socket.socket) -> str:
     """``http://host:port`` of a bound socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Doors(Struct, frozen=True, kw_only=True):
+    """The two bound addresses of an engine."""
+
+    chat: socket.socket
+    control: socket.socket
 
 
 class Listeners:
