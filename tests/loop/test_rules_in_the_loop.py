@@ -56,7 +56,9 @@ def test_the_plant_s_law_is_proposed_once_with_its_figures(tmp_path: Path) -> No
     assert laws[0].state == "pending"
 
 
-def test_an_emergency_acts_at_once_expires_in_the_engine_and_ends_when_clear(tmp_path: Path) -> None:
+def test_an_emergency_acts_at_once_expires_in_the_engine_and_ends_when_clear(
+    tmp_path: Path,
+) -> None:
     world = World(tmp_path, quality=anything, mode="auto", rules=rule(emergency=True))
     world.run(20, until=lambda: world.cap() == 4)
     assert world.cap() == 4
