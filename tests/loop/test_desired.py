@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
 from controller import blocks
-from controller.desired import Desired, desired
+from controller.desired import Desired, OnKill, desired
 from controller.reconciler import differs, plan_patch
 from controller.store.port import Control, Foreign
 from controller.trials import Trial, TrialPlan
@@ -75,19 +77,14 @@ def trial(value: int, arm: str) -> Trial:
 
 
 def wish(
-    *policies: Policy, on: Trial | None = None, control: Control = FREE, **more: object
+    *policies: Policy,
+    on: Trial | None = None,
+    control: Control = FREE,
+    foreign: Sequence[Foreign] = (),
+    on_kill: OnKill = "last_stable",
 ) -> Desired:
     """The wish that follows."""
-    foreign = more.get("foreign", ())
-    return desired(
-        BASELINE,
-        policies,
-        on,
-        control,
-        foreign,  # type: ignore[arg-type]
-        on_kill=more.get("on_kill", "last_stable"),
-        now_us=NOW_US,  # type: ignore[arg-type]
-    )
+    return desired(BASELINE, policies, on, control, foreign, on_kill=on_kill, now_us=NOW_US)
 
 
 def cap(found: Desired) -> int | None:
@@ -131,7 +128,7 @@ def test_what_a_candidate_expires_to_is_the_layer_below_it() -> None:
 
 
 @pytest.mark.parametrize(("on_kill", "value"), [("last_stable", 16), ("baseline", 8)])
-def test_a_kill_goes_where_it_was_declared_to(on_kill: str, value: int) -> None:
+def test_a_kill_goes_where_it_was_declared_to(on_kill: OnKill, value: int) -> None:
     killed = Control(target="chat", killed=True)
     emergency = policy("p2", "in_force", 4, emergency=True)
     found = wish(policy("p1", "kept", 16), emergency, control=killed, on_kill=on_kill)
