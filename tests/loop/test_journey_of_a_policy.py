@@ -303,6 +303,7 @@ def test_only_one_policy_is_on_trial_and_the_next_waits(tmp_path: Path) -> None:
     world = World(tmp_path, quality=quality)
     world.run(10)
     first = world.approved(Setting(value=2))
+    world.run(1)
     second = world.approved(Setting(value=4))
     world.run(20)
     assert world.policy(first.id).state == "on_trial"
