@@ -102,8 +102,8 @@ def split(body: bytes, media: str, *, max_events: int) -> list[bytes | msgspec.R
     elif media == CLOUD_EVENT_BATCH or (media == JSON and body.lstrip()[:1] == b"["):
         events = list(_array(body))
     else:
-        events = [body]
-    if not events or not events[0]:
+        events = [body] if body.strip() else []
+    if not events:
         raise Malformed("the body holds no event")
     if len(events) > max_events:
         raise TooLarge(f"{len(events)} events in one post", value=len(events), allowed=max_events)

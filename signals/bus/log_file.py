@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import Literal
 
 from signals.errors import Broken, Unavailable
 
@@ -24,21 +23,27 @@ CREATE TABLE position (
 INSERT INTO position VALUES (1, 0);
 PRAGMA user_version = {SCHEMA_VERSION};
 """
+SYNCHRONOUS = "FULL"
+"""What an acknowledgement stands on: COMMIT returns after the fsync of the write-ahead log."""
+
 _BUSY_S = 5.0
 _WAL_LIMIT_BYTES = 67_108_864
 
-Synchronous = Literal["FULL", "OFF"]
 
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    """The writing connection; creates the file if need be. Raises ``Unavailable``.
 
-def open_for_writing(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
-    """The writing connection; creates the file if need be. Raises ``Unavailable``."""
+    What an earlier writer wrote to the write-ahead log but perhaps did not live to fsync comes back
+    with it; it is made durable here, before anybody can build on it.
+    """
     connection = None
     try:
         connection = _connect(str(path), uri=False)
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
         _create_or_check(connection, path)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except sqlite3.Error as error:
         if connection is not None:
             connection.close()

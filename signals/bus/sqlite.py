@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from signals.bus.log_file import (
-    Synchronous,
     last_offset,
     open_for_reading,
     open_for_writing,
@@ -34,6 +33,8 @@ from signals.file_lock import FileLock
 from signals.settings import BusSettings
 
 _INSERT = "INSERT INTO entries (offset, key, producer, accepted_us, body) VALUES (?, ?, ?, ?, ?)"
+
+_FAILING_S = 1.0
 
 T = TypeVar("T")
 
@@ -68,26 +69,20 @@ _Work = _Append | _Trim | _Close
 
 
 class SqliteBus:
-    """The writing end; opens or creates ``path``. Raises ``Unavailable`` if it cannot.
+    """The writing end; opens or creates ``path``. Raises ``Unavailable`` if it cannot."""
 
-    ``synchronous`` is FULL everywhere but in the test that proves it can see a missing fsync.
-    """
-
-    def __init__(
-        self, path: Path, settings: BusSettings | None = None, *, synchronous: Synchronous = "FULL"
-    ) -> None:
+    def __init__(self, path: Path, settings: BusSettings | None = None) -> None:
         self._path = path
         self._settings = settings or BusSettings()
-        self._synchronous = synchronous
         self._queue: queue.SimpleQueue[_Work] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting = 0
         self._closed = False
-        self._failing = False
+        self._failed_at_s = float("-inf")
         self._file_lock = FileLock(path)
         try:
-            self._connection = open_for_writing(path, synchronous)
-            self._end = last_offset(self._connection)
+            self._log = open_for_writing(path)
+            self._end = last_offset(self._log)
         except BaseException:
             self._file_lock.release()
             raise
@@ -117,9 +112,13 @@ class SqliteBus:
         return work.done
 
     def healthy(self) -> bool:
-        """The writer lives, the last commit did not fail, and there is room in the queue."""
+        """The writer lives, there is room in the queue, and no commit failed a moment ago.
+
+        A moment only: who is not ready gets no events, and could not find out that it is again.
+        """
         room = self._waiting < self._settings.queue_events
-        return self._thread.is_alive() and room and not (self._failing or self._closed)
+        failing = time.monotonic() - self._failed_at_s < _FAILING_S
+        return self._thread.is_alive() and room and not (failing or self._closed)
 
     def close(self) -> None:
         """See ``Bus.close``."""
@@ -129,7 +128,7 @@ class SqliteBus:
             self._closed = True
             self._queue.put(_Close())
         self._thread.join()
-        self._connection.close()
+        self._log.close()
         self._file_lock.release()
 
     def _write(self) -> None:
@@ -210,7 +209,7 @@ class SqliteBus:
     def _drop_oldest(self, work: _Trim) -> int:
         select = "SELECT offset, accepted_us FROM entries ORDER BY offset LIMIT ?"
         upto = count = 0
-        for offset, accepted_us in self._connection.execute(select, (work.limit,)).fetchall():
+        for offset, accepted_us in self._log.execute(select, (work.limit,)).fetchall():
             if offset > work.consumed or accepted_us >= work.before_us:
                 break
             upto, count = offset, count + 1
@@ -219,17 +218,20 @@ class SqliteBus:
         return count
 
     def _transact(self, write: Callable[[sqlite3.Connection], object]) -> None:
-        """Run ``write`` in one transaction. After a failure the connection is opened afresh."""
+        """Run ``write`` in one transaction. Raises ``Unavailable``.
+
+        After a failure the same connection rolls back: opened afresh, the log would find frames
+        whose fsync failed and take them for committed.
+        """
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            write(self._connection)
-            self._connection.execute("COMMIT")
+            self._log.execute("BEGIN IMMEDIATE")
+            write(self._log)
+            self._log.execute("COMMIT")
         except sqlite3.Error as error:
-            self._failing = True
-            self._connection.close()
-            self._connection = open_for_writing(self._path, self._synchronous)
+            self._failed_at_s = time.monotonic()
+            if self._log.in_transaction:
+                self._log.execute("ROLLBACK")
             raise Unavailable(f"the log did not take the events: {error}") from error
-        self._failing = False
 
 
 class SqliteBusReader:

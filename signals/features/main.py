@@ -18,7 +18,7 @@ from tenacity import (
 from tenacity.nap import sleep_using_event
 
 from signals.bus.port import BusReader
-from signals.errors import Unavailable
+from signals.errors import Broken, Unavailable
 from signals.features.change import FeatureRules
 from signals.features.stage import FeatureStage
 from signals.features.store import FeatureStore
@@ -78,10 +78,11 @@ class _Follower:
         self._prune_at_s = time.monotonic() + rules.settings.prune_every_s
 
     def step(self) -> float:
-        """Take what the bus has, and prune now and then; how long to pause. Raises ``Unavailable``."""
+        """Take what the bus has, prune now and then; seconds to pause. Raises ``Unavailable``."""
         try:
             if self._store is None:
                 self._store = FeatureStore(self._path)
+                self._check_the_bus(self._store)
             return self._advance(self._store)
         except Unavailable:
             self.close()
@@ -92,6 +93,12 @@ class _Follower:
         if self._store is not None:
             self._store.close()
             self._store = None
+
+    def _check_the_bus(self, store: FeatureStore) -> None:
+        """A bus that ends before what was read of it is another bus, or lost what it promised."""
+        end, read = self._bus.end(), store.position.bus_offset
+        if end < read:
+            raise Broken(f"the bus ends at {end}, but {read} was read before")
 
     def _advance(self, store: FeatureStore) -> float:
         settings = self._rules.settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
@@ -13,7 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from signals.bus.sqlite import SqliteBus
-from signals.errors import Unavailable
+from signals.errors import Broken, Unavailable
 from signals.events import MICROS
 from signals.ingest.app import make_app
 from signals.ingest.keys import KeyReader
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 GRACE_S = 5
 _STOP_POLL_S = 0.05
+_BACKLOG = 2048
 _BETWEEN_TRIMS_S = 0.1
 _TRIM_S = 10.0
 
@@ -65,22 +67,27 @@ def run(
 def _serve(app: FastAPI, settings: IngestSettings, stop: threading.Event) -> None:
     """uvicorn on a thread of its own: there it leaves termination to whoever holds ``stop``."""
     config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        access_log=False,
-        log_config=None,
-        timeout_graceful_shutdown=GRACE_S,
+        app, access_log=False, log_config=None, timeout_graceful_shutdown=GRACE_S
     )
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, name="signals-api")
-    thread.start()
-    while thread.is_alive() and not stop.wait(_STOP_POLL_S):
-        pass
-    server.should_exit = True
-    thread.join()
-    if not server.started:
-        raise Unavailable(f"cannot serve on {settings.host}:{settings.port}")
+    with _listen(settings) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],), name="signals-api")
+        thread.start()
+        while thread.is_alive() and not stop.wait(_STOP_POLL_S):
+            pass
+        server.should_exit = True
+        thread.join()
+    if not stop.is_set():
+        raise Broken("the signals API ended by itself")
+
+
+def _listen(settings: IngestSettings) -> socket.socket:
+    try:
+        return socket.create_server((settings.host, settings.port), backlog=_BACKLOG)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot serve on {settings.host}:{settings.port}: {error.strerror}"
+        ) from error
 
 
 def _trim_old(

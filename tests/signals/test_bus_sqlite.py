@@ -1,0 +1,138 @@
+"""What only the durable bus must do."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from signals.bus.port import Message
+from signals.bus.sqlite import SqliteBus, SqliteBusReader, _Append
+from signals.errors import Broken, Unavailable
+from signals.settings import BusSettings
+from tests.signals.test_bus_contract import append, message
+
+POISON = Message(key="chat", body=b"\x00", producer="shop", accepted_us=2)
+
+
+def test_a_new_process_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
+    for expected in (1, 2):
+        bus = SqliteBus(tmp_path / "bus.db")
+        assert append(bus, 7) == range(expected, expected + 1)
+        bus.close()
+
+
+def test_offsets_are_not_reused_after_trimming_everything_and_a_restart(tmp_path: Path) -> None:
+    bus = SqliteBus(tmp_path / "bus.db")
+    append(bus, 1, 2, 3)
+    bus.trim(consumed=3, before_us=100, limit=10).result(10)
+    bus.close()
+    again = SqliteBus(tmp_path / "bus.db")
+    assert append(again, 4) == range(4, 5)
+    again.close()
+
+
+def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
+    first = SqliteBus(tmp_path / "bus.db")
+    with pytest.raises(Unavailable, match="another process"):
+        SqliteBus(tmp_path / "bus.db")
+    first.close()
+    SqliteBus(tmp_path / "bus.db").close()
+
+
+def test_a_log_of_another_schema_is_refused(tmp_path: Path) -> None:
+    SqliteBus(tmp_path / "bus.db").close()
+    with sqlite3.connect(tmp_path / "bus.db") as other:
+        other.execute("PRAGMA user_version = 99")
+    other.close()
+    with pytest.raises(Broken, match="schema 99"):
+        SqliteBus(tmp_path / "bus.db")
+
+
+def test_reading_before_there_is_a_log_is_unavailable_and_works_later(tmp_path: Path) -> None:
+    reader = SqliteBusReader(tmp_path / "bus.db")
+    with pytest.raises(Unavailable):
+        reader.end()
+    bus = SqliteBus(tmp_path / "bus.db")
+    append(bus, 1)
+    assert reader.end() == 1
+    reader.close()
+    bus.close()
+
+
+def test_a_full_queue_refuses_at_once_and_recovers(tmp_path: Path) -> None:
+    bus = SqliteBus(tmp_path / "bus.db", BusSettings(queue_events=10))
+    blocker = sqlite3.connect(tmp_path / "bus.db", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    first = bus.append([message(number) for number in range(8)])
+    with pytest.raises(Unavailable, match="already wait"):
+        bus.append([message(number) for number in range(3)])
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    assert first.result(10) == range(1, 9)
+    assert append(bus, *range(50)) == range(9, 59), "one batch above the bound, when none waits"
+    bus.close()
+
+
+def test_a_failed_commit_fails_its_batches_and_leaves_no_trace(tmp_path: Path) -> None:
+    bus = SqliteBus(tmp_path / "bus.db")
+    append(bus, 1)
+    with sqlite3.connect(tmp_path / "bus.db") as saboteur:
+        saboteur.execute(
+            "CREATE TRIGGER no BEFORE INSERT ON entries WHEN new.body = x'00'"
+            " BEGIN SELECT RAISE(ABORT, 'disk trouble'); END"
+        )
+    failed = bus.append([message(2), POISON])
+    with pytest.raises(Unavailable, match="disk trouble"):
+        failed.result(10)
+    assert not bus.healthy()
+    assert append(bus, 3) == range(2, 3)
+    eventually_healthy(bus)
+    reader = SqliteBusReader(tmp_path / "bus.db")
+    assert [entry.body for entry in reader.read(after=0, limit=9)] == [b"body 1", b"body 3"]
+    reader.close()
+    saboteur.close()
+    bus.close()
+
+
+def eventually_healthy(bus: SqliteBus) -> None:
+    deadline_s = time.monotonic() + 10
+    while not bus.healthy():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+class Counting(SqliteBus):
+    """Notes how many appends each commit carried."""
+
+    def __init__(self, path: Path, settings: BusSettings) -> None:
+        self.commits: list[int] = []
+        super().__init__(path, settings)
+
+    def _commit(self, group: list[_Append]) -> None:
+        self.commits.append(len(group))
+        super()._commit(group)
+
+
+def test_appends_that_meet_share_a_commit(tmp_path: Path) -> None:
+    bus = Counting(tmp_path / "bus.db", BusSettings(commit_ms=20))
+    threads = [
+        threading.Thread(target=lambda: [append(bus, 1) for _ in range(10)]) for _ in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    bus.close()
+    assert sum(bus.commits) == 200
+    assert len(bus.commits) <= 60
+
+
+def test_closing_commits_what_was_taken(tmp_path: Path) -> None:
+    bus = SqliteBus(tmp_path / "bus.db")
+    futures = [bus.append([message(number)]) for number in range(100)]
+    bus.close()
+    assert [future.result(0) for future in futures] == [range(n, n + 1) for n in range(1, 101)]
