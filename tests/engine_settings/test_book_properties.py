@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from engine.settings_in_force import digest
-from policies.runtime_config import Fallback, SettingChange, TrialStamp
+from policies.laws import Law
+from policies.runtime_config import SettingChange, TrialStamp
 from tests.engine_settings.plant import KNOBS, Bench, at, chat_law
 
 CAPS = st.integers(1, 64)
@@ -25,7 +26,6 @@ class AnyLife(RuleBasedStateMachine):
         self.bench = Bench()
         self.now_s = 0.0
         self.left_s: float | None = None
-        self.fallback: Fallback | None = None
         self.held = False
         self.version = 0
         self.holds_value: int | None = None
@@ -46,10 +46,8 @@ class AnyLife(RuleBasedStateMachine):
         assert self.bench.observed == (32 if value is None else value)
 
     @rule(law=LAWS, expires_in_s=st.one_of(st.none(), st.floats(0.5, 60.0)))
-    def set_law(self, law: object, expires_in_s: float | None) -> None:
-        self._patch(
-            SettingChange(knob="active_cap", law=law, expires_in_s=expires_in_s)  # type: ignore[arg-type]
-        )
+    def set_law(self, law: Law, expires_in_s: float | None) -> None:
+        self._patch(SettingChange(knob="active_cap", law=law, expires_in_s=expires_in_s))
 
     @rule(tokens=st.integers(1, 1000), class_=st.sampled_from(["interactive", "batch"]))
     def arrive(self, tokens: int, class_: str) -> None:
