@@ -29,7 +29,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ID = re.compile(rf"[\x21-\x7e]{{1,{MAX_ID}}}").fullmatch
 _ID_RULE = f"1 to {MAX_ID} visible ASCII characters"
 _REQUEST_ID = re.compile(
-    r"([a-z][a-z0-9_]{0,62})\.[0-9a-f]{8}-?[0-9a-f]{4}-?7[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}"
+    r"([a-z][a-z0-9_]{0,62})\."
+    r"[0-9a-f]{8}-?[0-9a-f]{4}-?7[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}"
 ).fullmatch
 
 

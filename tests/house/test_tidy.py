@@ -183,13 +183,17 @@ def test_every_test_asserts_something() -> None:
     assert silent == []
 
 
+CHECKS = ("raises", "assert", "check", "expect", "must", "until")
+"""What a call that can fail a test begins with; ``until`` waits for something within a bound."""
+
+
 def can_fail(test: ast.AST) -> bool:
     for node in ast.walk(test):
         if isinstance(node, ast.Assert):
             return True
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func).split(".")[-1]
-            if called.lstrip("_").startswith(("raises", "assert", "check", "expect", "must")):
+            if called.lstrip("_").startswith(CHECKS):
                 return True
     return False
 
