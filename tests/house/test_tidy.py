@@ -183,8 +183,8 @@ def test_every_test_asserts_something() -> None:
     assert silent == []
 
 
-CHECKS = ("raises", "assert", "check", "expect", "must", "until")
-"""What a call that can fail a test begins with; ``until`` waits for something within a bound."""
+CHECKS = ("raises", "assert", "check", "expect", "must", "until", "wait")
+"""What a call that can fail a test begins with; ``until`` and ``wait`` have a bound."""
 
 
 def can_fail(test: ast.AST) -> bool:
