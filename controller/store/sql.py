@@ -12,7 +12,6 @@ from sqlalchemy import Engine
 from controller.store.connecting import file_of, reading_engine, translated, writing_engine
 from controller.store.control_rows import ControlRows
 from controller.store.key_rows import KeyRows
-from controller.store.migrate import upgrade
 from controller.store.policy_rows import PolicyRows
 from controller.store.settings import StoreSettings
 from controller.store.trial_rows import TrialRows
@@ -81,6 +80,8 @@ class SqlStore(SqlReader):
 
 def open_store(url: str, settings: StoreSettings | None = None) -> SqlStore:
     """Bring the database at ``sqlite:///PATH`` to the newest schema and open it for writing."""
+    from controller.store.migrate import upgrade
+
     path = file_of(url)
     path.parent.mkdir(parents=True, exist_ok=True)
     upgrade(url, settings)

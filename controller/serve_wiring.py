@@ -1,0 +1,125 @@
+"""The serve process put together: store, engines, loops, control plane."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from controller.addresses import control_urls
+from controller.api.app import make_app
+from controller.api.ports import Services
+from controller.api.server import serve_until
+from controller.fleet import Fleet, Replica, monotonic_s
+from controller.keys import Authenticator, wall_us
+from controller.latch import Latch
+from controller.layout import Layout
+from controller.looking import Looker
+from controller.operations import Operations
+from controller.rules import compile_rules
+from controller.secret_files import read_secret
+from controller.serve import TargetLoop
+from controller.serving import Identity, Loops, take_identity
+from controller.settings import Settings
+from controller.state import Declared
+from controller.store.port import Store
+from controller.store.sql import open_store
+from engine.adapters.http import HttpActuator
+from signals.features.reader import SqliteFeatures
+from signals.file_lock import FileLock
+
+
+def serve(settings: Settings, stop: threading.Event) -> None:
+    """One serve process's life. Raises ``Broken`` when a loop fails, ``Unavailable``."""
+    layout = Layout(settings.state_dir)
+    with (
+        FileLock(layout.store_db),
+        closing(open_store(layout.store_url, settings.store)) as store,
+        closing(SqliteFeatures(layout.features_db)) as features,
+    ):
+        _serve(settings, layout, store, features, stop)
+
+
+def _serve(
+    settings: Settings,
+    layout: Layout,
+    store: Store,
+    features: SqliteFeatures,
+    stop: threading.Event,
+) -> None:
+    declared = {name: _declared(settings, name) for name in settings.targets}
+    identity = take_identity(store)
+    with _fleet(settings, layout, identity) as fleet:
+        loops = Loops(
+            {
+                name: TargetLoop(
+                    one,
+                    store,
+                    fleet,
+                    Looker(
+                        one,
+                        features,
+                        fleet.first(name),
+                        lateness_s=settings.features.lateness_s,
+                    ),
+                    ours=identity.ours,
+                    clock=wall_us,
+                    mono=time.monotonic,
+                    entropy=os.urandom,
+                )
+                for name, one in declared.items()
+            }
+        )
+        services = Services(
+            settings=settings,
+            store=store,
+            store_file=layout.store_db,
+            features=features,
+            dead_letters=features,
+            operations=Operations(
+                store, fleet, declared, clock=wall_us, mono=monotonic_s, wake=loops.wake
+            ),
+            authenticator=Authenticator(store, cache_s=settings.serve.keys_cache_s),
+            loop=loops,
+            fleet=fleet,
+            clock=wall_us,
+        )
+        with loops.running(stop):
+            serve_until(stop, make_app(services), settings.serve)
+        loops.check()
+
+
+def _declared(settings: Settings, name: str) -> Declared:
+    target = settings.targets[name]
+    return Declared(
+        name=name,
+        target=target,
+        rules=compile_rules(target.rules, intents=target.intents, metrics=settings.metrics),
+        trial=settings.trial,
+        guardrails=settings.guardrails,
+        serve=settings.serve,
+        plant=settings.plant,
+    )
+
+
+@contextmanager
+def _fleet(settings: Settings, layout: Layout, identity: Identity) -> Iterator[Fleet]:
+    key = read_secret(layout.key("control"))
+    timeout_s = settings.serve.actuator_timeout_ms / 1000
+    actuators: list[HttpActuator] = []
+    replicas: dict[str, list[Replica]] = {}
+    for name, target in settings.targets.items():
+        for url in control_urls(settings, target):
+            actuator = HttpActuator(url, key, timeout_s=timeout_s)
+            actuators.append(actuator)
+            replica = Replica(
+                url, actuator, ours=identity.ours, epoch=identity.epoch, mono=monotonic_s
+            )
+            replicas.setdefault(name, []).append(replica)
+    try:
+        yield Fleet(replicas, Latch(layout.latch))
+    finally:
+        for actuator in actuators:
+            actuator.close()
