@@ -10,8 +10,8 @@ import argparse
 import logging
 import os
 import sys
-import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,6 +20,9 @@ from engine.run_settings import EngineRun, load_run, read_keys
 from engine.settings import set_thread_environment
 from signals.errors import Broken, Rejected, Unavailable
 from signals.stopping import stop_on_termination
+
+if TYPE_CHECKING:
+    from engine.bootstrap import EngineProcess
 
 log = logging.getLogger("engine")
 
@@ -41,18 +44,24 @@ def main(arguments: list[str]) -> int:
     stop = stop_on_termination()
     parent = os.getppid()
     try:
-        _serve(load_run(path), stop, parent)
+        process = _start(load_run(path))
     except (Rejected, Unavailable) as wrong:
         where = f"{wrong.field}: " if isinstance(wrong, Rejected) and wrong.field else ""
         log.error("cannot start: %s%s", where, wrong)
         return 2
+    try:
+        while not stop.wait(WATCH_S) and os.getppid() == parent:
+            process.check()
     except Broken:
         log.exception("stopped")
         return 1
+    finally:
+        process.close()
     return 0
 
 
-def _serve(run: EngineRun, stop: threading.Event, parent: int) -> None:
+def _start(run: EngineRun) -> EngineProcess:
+    """Read what can be wrong first, load torch last."""
     settings = run.engine
     keys = read_keys(settings)
     doors = Doors(
@@ -67,11 +76,7 @@ def _serve(run: EngineRun, stop: threading.Event, parent: int) -> None:
     ready = process.start()
     sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
     sys.stdout.flush()
-    try:
-        while not stop.wait(WATCH_S) and os.getppid() == parent:
-            process.check()
-    finally:
-        process.close()
+    return process
 
 
 if __name__ == "__main__":

@@ -74,7 +74,9 @@ class EngineProcess:
             settings, boundary=self._make_boundary, on_step=self._seconds.stepped, say=log.info
         )
         loop = asyncio.new_event_loop()
-        self._listeners = Listeners(loop, stop_grace_s=settings.stop_grace_s)
+        self._listeners = Listeners(
+            loop, max_connections=settings.max_connections, stop_grace_s=settings.stop_grace_s
+        )
         self._conversations = self._make_conversations(Mailbox(loop))
 
     def start(self) -> Ready:
@@ -101,6 +103,8 @@ class EngineProcess:
             raise Broken(f"the engine has stopped: {failure!r}") from failure
         if not self._listeners.alive:
             raise Broken("the listeners have stopped")
+        if not self._outlets.alive:
+            raise Broken("a telemetry thread has stopped")
 
     def close(self) -> None:
         """Stop gracefully: running answers end or are cancelled, the last signals are posted."""

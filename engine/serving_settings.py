@@ -6,6 +6,8 @@ from pathlib import Path
 
 from signals.configuring import Section, setting
 
+HTTP_URL = r"^https?://[^/\s]+"
+
 
 class ServingSettings(Section):
     """The chat API and the control listener."""
@@ -36,6 +38,13 @@ class ServingSettings(Section):
         gt=0,
         lt=1,
     )
+    max_connections: int = setting(
+        4096,
+        unit="connections",
+        reason="each listener's; several times the queue; beyond it 503",
+        ge=16,
+        le=65_536,
+    )
     max_request_bytes: int = setting(
         1_048_576, unit="bytes", reason="many times a full context of text", ge=1024, le=67_108_864
     )
@@ -64,7 +73,7 @@ class ServingSettings(Section):
         le=60,
     )
     stop_grace_s: float = setting(
-        5.0, unit="s", reason="running answers may finish this long after a stop", ge=0, le=600
+        3.0, unit="s", reason="running answers may finish this long after a stop", ge=0, le=600
     )
 
 
@@ -72,7 +81,10 @@ class TelemetrySettings(Section):
     """Basic signals to ingest, and traces."""
 
     ingest_url: str | None = setting(
-        None, unit="", reason="where signals are posted; unset = none are sent"
+        None,
+        unit="",
+        reason="where signals are posted; unset = none are sent",
+        pattern=HTTP_URL,
     )
     producer_key_file: Path | None = setting(
         None, unit="", reason="bearer key of this engine as a producer of basic signals"
@@ -98,7 +110,7 @@ class TelemetrySettings(Section):
         1000, unit="ms", reason="length of one `second` record", ge=50, le=5000
     )
     flush_s: float = setting(
-        3.0, unit="s", reason="how long a stop waits for the last signals to be posted", ge=0, le=60
+        2.0, unit="s", reason="how long a stop waits for the last signals to be posted", ge=0, le=60
     )
     trace_log: Path | None = setting(
         None, unit="", reason="JSON lines, one a span; unset = no trace log"
@@ -117,5 +129,8 @@ class TelemetrySettings(Section):
         le=1_000_000,
     )
     otlp_endpoint: str | None = setting(
-        None, unit="", reason="OTLP over HTTP, e.g. http://collector:4318/v1/traces; unset = none"
+        None,
+        unit="",
+        reason="OTLP over HTTP, e.g. http://collector:4318/v1/traces; unset = none",
+        pattern=HTTP_URL,
     )

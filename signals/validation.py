@@ -21,7 +21,8 @@ from signals.settings import IngestSettings, MetricSettings
 from signals.wire import Posted
 
 MAX_ID = 200
-MAX_INTENTS = 64
+MAX_INTENTS = 65
+"""64 declared ones, and `default`."""
 MAX_SECOND_S = 3600
 NEAR = 3
 

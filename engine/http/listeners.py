@@ -49,8 +49,11 @@ class Doors(Struct, frozen=True, kw_only=True):
 class Listeners:
     """Serves ASGI applications on bound sockets. ``loop`` is theirs; it runs from ``start``."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, stop_grace_s: float) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, max_connections: int, stop_grace_s: float
+    ) -> None:
         self._loop = loop
+        self._max_connections = max_connections
         self._stop_grace_s = stop_grace_s
         self._servers: list[uvicorn.Server] = []
         self._thread: threading.Thread | None = None
@@ -92,6 +95,7 @@ class Listeners:
             lifespan="off",
             access_log=False,
             log_config=None,
+            limit_concurrency=self._max_connections,
             timeout_graceful_shutdown=math.ceil(self._stop_grace_s) + 2,
         )
         return uvicorn.Server(config)

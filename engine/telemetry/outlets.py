@@ -55,6 +55,11 @@ class Outlets:
         if self._poster is not None:
             self._poster.start()
 
+    @property
+    def alive(self) -> bool:
+        """Whether nothing that was started has stopped by itself."""
+        return self._ended.alive and (self._poster is None or self._poster.alive)
+
     def close(self) -> None:
         """Trace and post what is left, within ``flush_s`` each."""
         self._ended.close(self._settings.flush_s)

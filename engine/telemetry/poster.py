@@ -73,6 +73,11 @@ class SignalPoster:
         """Begin to post."""
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """Whether it posts."""
+        return self._thread.is_alive()
+
     def close(self, flush_s: float) -> bool:
         """Stop, after posting what the ring still holds if that takes ``flush_s`` at most.
 
@@ -130,12 +135,17 @@ class SignalPoster:
             raise Unavailable(f"ingest: {type(failed).__name__}: {failed}") from failed
         if answer.status_code not in (TAKEN, *NEVER):
             raise Unavailable(f"ingest: {answer.status_code} {answer.text[:200]}")
-        refused = len(records)
-        if answer.status_code == TAKEN:
-            refused = len(msgspec.json.decode(answer.content, type=_Taken).refused)
+        refused = len(records) if answer.status_code in NEVER else _refused(answer)
         if refused:
             log.error("ingest refused %d signals: %s", refused, answer.text[:500])
         return refused
+
+
+def _refused(answer: httpx.Response) -> int:
+    try:
+        return len(msgspec.json.decode(answer.content, type=_Taken).refused)
+    except msgspec.MsgspecError as foreign:
+        raise Unavailable(f"not ingest's answer: {foreign}") from foreign
 
 
 def _say_once(state: RetryCallState) -> None:

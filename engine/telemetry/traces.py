@@ -145,6 +145,11 @@ class EndedVisits:
         )
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """Whether it shows what is put."""
+        return self._thread is not None and self._thread.is_alive()
+
     def put(self, end: EndedVisit) -> None:
         """Queue one; never waits."""
         try:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import threading
+import zlib
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from engine.generation import Progress
+from engine.serving_settings import TelemetrySettings
+from engine.settings_in_force import EngineIdentity
 from engine.telemetry.ledger import EndedVisit
+from engine.telemetry.outlets import Outlets
 from engine.telemetry.trace_log import JsonLinesExporter
 from engine.telemetry.traces import EndedVisits, RequestTracer
 from tests.engine_telemetry.requests import PARENT_SPAN, PARENT_TRACE, ended, visit
@@ -107,3 +114,41 @@ def test_a_full_queue_of_ended_requests_counts_what_it_does_not_show() -> None:
     waiting.start(watchers)
     waiting.close(5.0)
     assert (len(shown), waiting.missed) == (2, 3)
+
+
+def test_traces_go_to_an_otlp_collector_when_one_is_set() -> None:
+    received: list[bytes] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            del format, args
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        endpoint = f"http://127.0.0.1:{server.server_port}/v1/traces"
+        identity = EngineIdentity(target="chat", replica="r0", incarnation="cafe")
+        settings = TelemetrySettings(otlp_endpoint=endpoint)
+        outlets = Outlets(settings, identity, producer_key=None)
+        outlets.start("smol", lambda end: None)
+        outlets.ledger.ended(ended(visit(1_800_000_000.0)))
+        outlets.close()
+        server.shutdown()
+        serving.join()
+    (body,) = [
+        zlib.decompress(sent, wbits=31) if sent[:2] == b"\x1f\x8b" else sent for sent in received
+    ]
+    posted = ExportTraceServiceRequest.FromString(body).resource_spans[0]
+    assert {span.name for span in posted.scope_spans[0].spans} == {
+        "chat smol",
+        "queue",
+        "prefill",
+        "decode",
+    }
+    resource = {pair.key: pair.value.string_value for pair in posted.resource.attributes}
+    assert resource["service.instance.id"] == "r0.cafe"
