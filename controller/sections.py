@@ -33,20 +33,6 @@ class ServeSettings(Section):
         ge=100,
         le=60_000,
     )
-    kill_timeout_ms: int = setting(
-        900,
-        unit="ms",
-        reason="hold and kill must be read back or listed as failed within 1 s",
-        ge=100,
-        le=10_000,
-    )
-    revisions_per_tick: int = setting(
-        1000,
-        unit="windows",
-        reason="one read of the feature store; the rest waits a tick",
-        ge=1,
-        le=10_000,
-    )
     foreign_s: int = setting(
         3600,
         unit="s",
@@ -56,9 +42,6 @@ class ServeSettings(Section):
     )
     keys_cache_s: float = setting(
         2.0, unit="s", reason="a revoked key works no longer than this", ge=0, le=5
-    )
-    page_max: int = setting(
-        1000, unit="rows", reason="the longest page an answer may have", ge=1, le=10_000
     )
 
 
@@ -127,6 +110,12 @@ class TrialSettings(Section):
     )
     max_trips: int = setting(
         3, unit="trips", reason="so many latency trips make a trial INCONCLUSIVE", ge=1, le=100
+    )
+    seed: int | None = setting(
+        None,
+        unit="",
+        reason="unset = chance; set, the coins are known beforehand (demonstrations)",
+        ge=0,
     )
     law_window_s: float = setting(
         2.0, unit="s", reason="a proposed law looks back this far for arrivals", gt=0, le=600
@@ -199,7 +188,11 @@ class SupervisorSettings(Section):
         4000, unit="ms", reason="keeps a crashed stage's return under 10 s", ge=10, le=60_000
     )
     restarts_per_minute: int = setting(
-        6, unit="restarts", reason="a child that crashes oftener waits out the minute, loudly", ge=1, le=60
+        6,
+        unit="restarts",
+        reason="a child that crashes oftener waits out the minute, loudly",
+        ge=1,
+        le=60,
     )
     log_bytes: int = setting(
         10_485_760, unit="bytes", reason="one log file of one child", ge=65_536, le=1_073_741_824
