@@ -129,10 +129,10 @@ def test_every_setting_named_in_a_page_exists() -> None:
     sections = {path.partition(".")[0] for path in known if "." in path} - {"targets"}
     named = re.compile(rf"`((?:{'|'.join(sorted(sections))})\.[a-z_]+)`")
     known |= {name_of(path) for path in sources(*PACKAGES)}
-    files = {".db"}
+    files = (".db", ".json")
     for path in PAGES:
         for spoken in named.findall(path.read_text(encoding="utf-8")):
-            assert spoken in known or spoken[-3:] in files, f"{path.name}: {spoken}"
+            assert spoken in known or spoken.endswith(files), f"{path.name}: {spoken}"
 
 
 def test_every_module_named_in_a_page_exists() -> None:
