@@ -1,0 +1,202 @@
+"""Invariants 1 and 3: feedback finds its request, once, whichever comes first."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from signals.bus.port import Entry
+from signals.errors import Broken
+from signals.events import MICROS, Record, Signal
+from signals.features.reader import SqliteFeatures
+from signals.features.stage import FeatureStage
+from tests.signals.making import (
+    T0_US,
+    Folding,
+    arrived,
+    feedback,
+    finished,
+    request_id,
+    rules,
+    second,
+)
+
+HOUR_US = 3600 * MICROS
+
+
+def values(features: SqliteFeatures, number: int = 1) -> list[tuple[str, float]]:
+    return [(each.metric, each.value) for each in features.outcomes(request_id(number))]
+
+
+def copied(features: SqliteFeatures) -> list[tuple[int, int]]:
+    windows = features.windows("chat", from_us=0, to_us=2**62)
+    found = [window.counts.outcomes.get("copied") for window in windows]
+    return [each for each in found if each is not None]
+
+
+ARRIVED = arrived(0, 1, T0_US, external_id="order-7")
+FINISHED = finished(1, 1, T0_US, T0_US + MICROS, external_id="order-7")
+BY_ID = feedback("a", T0_US + 2 * MICROS, number=1)
+BY_EXTERNAL = feedback("b", T0_US + 2 * MICROS, external_id="order-7", name="resent")
+
+
+@pytest.mark.parametrize(
+    "order", list(itertools.permutations([ARRIVED, FINISHED, BY_ID, BY_EXTERNAL]))
+)
+@pytest.mark.parametrize("together", [True, False])
+def test_feedback_joins_before_and_after_its_request(
+    folding: Folding,
+    features: SqliteFeatures,
+    order: tuple[Signal | Record, ...],
+    together: bool,
+) -> None:
+    for batch in [order] if together else [(each,) for each in order]:
+        folding.take(*batch)
+    assert sorted(values(features)) == [("copied", 1.0), ("resent", 1.0)]
+    assert features.orphans() == []
+    assert copied(features) == [(1, MICROS)]
+
+
+def test_feedback_without_its_request_is_kept_and_can_be_seen(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    folding.take(BY_ID, BY_EXTERNAL)
+    assert values(features) == []
+    assert [orphan.signal.id for orphan in features.orphans()] == ["a", "b"]
+    assert features.orphans_waiting() == 2
+    assert features.producers()["shop"].orphaned == 2
+    folding.take(FINISHED)
+    assert features.orphans_waiting() == 0
+    assert features.producers()["shop"].joined == 2
+
+
+def test_the_same_event_again_is_counted_once_days_later_too(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    folding.take(ARRIVED, BY_ID, BY_ID)
+    folding.take(feedback("z", T0_US + 5 * 24 * HOUR_US, number=1), BY_ID)
+    folding.take(BY_ID)
+    assert [value for value in values(features) if value[0] == "copied"] == [("copied", 1.0)] * 2
+    assert features.producers()["shop"].duplicate == 3
+    assert features.dead_letters() == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        feedback("a", T0_US + 2 * MICROS, number=1, value=0.0),
+        feedback("a", T0_US + 3 * 24 * HOUR_US, number=1),
+        feedback("a", T0_US + 2 * MICROS, number=2),
+    ],
+)
+def test_the_same_id_with_another_body_is_a_dead_letter(
+    folding: Folding, features: SqliteFeatures, other: Signal
+) -> None:
+    folding.take(ARRIVED, BY_ID)
+    folding.take(other)
+    assert values(features) == [("copied", 1.0)]
+    (dead,) = features.dead_letters()
+    assert (dead.reason, dead.event_id, dead.producer) == ("conflict", "a", "shop")
+    assert b'"id":"a"' in dead.body
+
+
+def test_the_same_id_of_two_producers_is_two_events(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    folding.take(ARRIVED, BY_ID, feedback("a", T0_US + MICROS, number=1, producer="app"))
+    assert len(values(features)) == 2
+
+
+def test_two_values_of_one_request_in_one_window_are_one_request_with_a_value(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    folding.take(ARRIVED, BY_ID)
+    folding.take(feedback("c", T0_US + 3 * MICROS, number=1))
+    folding.take(feedback("d", T0_US + 9 * MICROS, number=1))
+    assert copied(features) == [(1, 2 * MICROS), (1, MICROS)]
+
+
+def test_an_outcome_belongs_to_the_stamp_its_request_arrived_under(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    folding.take(ARRIVED, feedback("late", T0_US + HOUR_US, number=1))
+    (window,) = [w for w in features.windows("chat", from_us=0, to_us=2**62) if w.counts.outcomes]
+    assert window.key.digest == ARRIVED.stamp.digest
+    assert window.key.start_us == T0_US + HOUR_US
+
+
+def test_a_reused_external_id_goes_to_the_latest_request_before_the_feedback(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    folding.take(
+        arrived(0, 1, T0_US, external_id="x"),
+        arrived(1, 2, T0_US + 10 * MICROS, external_id="x"),
+        arrived(2, 3, T0_US + 20 * MICROS, external_id="x"),
+        feedback("f", T0_US + 15 * MICROS, external_id="x"),
+        feedback("g", T0_US - 15 * MICROS, external_id="x"),
+    )
+    assert [len(values(features, number)) for number in (1, 2, 3)] == [1, 1, 0]
+
+
+def test_feedback_after_the_metrics_own_time_is_a_dead_letter(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    at_us = T0_US + HOUR_US
+    folding.take(
+        ARRIVED,
+        feedback("in", at_us, number=1, name="stars", value=4.0),
+        feedback("out", at_us + 1, number=1, name="stars", value=4.0),
+    )
+    assert values(features) == [("stars", 4.0)]
+    assert [dead.reason for dead in features.dead_letters()] == ["outside_attribution"]
+
+
+def test_an_orphan_that_nobody_claims_for_a_week_is_a_dead_letter(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    folding.take(BY_ID)
+    folding.take(feedback("n", T0_US + 6 * 24 * HOUR_US, number=2))
+    folding.prune()
+    assert features.orphans_waiting() == 2
+    folding.take(feedback("m", T0_US + 7 * 24 * HOUR_US + 3 * MICROS, number=3))
+    folding.prune()
+    assert [(dead.event_id, dead.reason) for dead in features.dead_letters()] == [
+        ("a", "orphan_expired")
+    ]
+    assert features.orphans_waiting() == 2
+
+
+def test_what_cannot_be_decoded_or_is_not_declared_any_more_is_a_dead_letter(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    folding.take(ARRIVED, feedback("gone", T0_US, number=1, name="retired"))
+    FeatureStage(folding.store, rules()).advance(
+        [Entry(offset=3, key="chat", body=b"{oops", producer="shop", accepted_us=T0_US)]
+    )
+    assert [dead.reason for dead in features.dead_letters()] == [
+        "undeclared_metric",
+        "undecodable",
+    ]
+    assert features.bus_offset() == 3
+    assert features.producers()["shop"].dead == 2
+
+
+def test_the_stage_goes_on_where_it_stopped_and_two_never_write(
+    path: Path, features: SqliteFeatures
+) -> None:
+    first = Folding(path)
+    first.take(ARRIVED, BY_ID)
+    assert features.bus_offset() == 2
+    first.close()
+    second_run = Folding(path)
+    assert second_run.store.position.bus_offset == 2
+    second_run.take(FINISHED, BY_ID)
+    assert values(features) == [("copied", 1.0)]
+    # A stage that lost its lock (a copied file, a broken file system) is fenced by the position.
+    second_run.store.position = type(second_run.store.position)(1, 0, 0)
+    with pytest.raises(Broken, match="moved"):
+        second_run.take(second(5, T0_US + 9 * MICROS))
+    assert features.bus_offset() == 4
+    second_run.close()
