@@ -92,6 +92,24 @@ class Settings(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _listeners_apart(self) -> Settings:
+        """Processes find each other by these ports, so each has one of its own."""
+        ports = {"serve.port": self.serve.port, "ingest.port": self.ingest.port}
+        if self.here() is not None:
+            ports |= {
+                "engine.port": self.engine.port,
+                "engine.control_port": self.engine.control_port,
+            }
+        taken: dict[int, str] = {}
+        for name, port in ports.items():
+            if port == 0:
+                raise ValueError(f"{name} = 0 (any) only works for an engine started by itself")
+            if port in taken:
+                raise ValueError(f"{name} and {taken[port]} are both {port}")
+            taken[port] = name
+        return self
+
     def here(self) -> str | None:
         """The target that this machine's own engine serves; None when every one is elsewhere."""
         return next((n for n, t in self.targets.items() if not t.engine.control_urls), None)

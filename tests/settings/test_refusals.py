@@ -86,6 +86,13 @@ def test_two_targets_cannot_share_this_machines_engine() -> None:
     assert "a, b all use this machine's engine" in error.detail
 
 
+def test_two_listeners_cannot_share_a_port() -> None:
+    error = refused({"serve": {"port": 9000}, "ingest": {"port": 9000}})
+    assert "ingest.port and serve.port are both 9000" in error.detail
+    error = refused(with_target() | {"engine": {"port": 0}})
+    assert "engine.port = 0 (any)" in error.detail
+
+
 def test_a_name_given_twice_is_refused_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "trimtab.yaml"
     file.write_text("serve:\n  port: 8000\n  port: 9000\n")
