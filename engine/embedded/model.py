@@ -69,7 +69,7 @@ class Model:
 
     @property
     def numeric_class(self) -> str:
-        """Within one class, same input and seed give the same tokens. See docs/adr/0002."""
+        """Within one class, same input and seed give the same tokens. See docs/adr/0004."""
         return str(self._kernels.trimtab_numeric_class().decode())
 
     def step(self, rows: Rows) -> Ints:

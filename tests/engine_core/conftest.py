@@ -32,7 +32,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
     tokenizer: ChatTokenizer
 
     def open_model(
-        self, *, threads: int = 2, kv_blocks: int = KV_BLOCKS, target: str = "-march=native"
+        self, *, threads: int = 1, kv_blocks: int = KV_BLOCKS, target: str = "-march=native"
     ) -> Model:
         library = compile_kernels(
             default_cache(), head_dim=64, group=3, target=tuple(target.split())

@@ -66,7 +66,11 @@ class Driven:
     """A core whose limits come from an iterator, one per step; the last one stays."""
 
     def __init__(
-        self, model: Model, tokenizer: ChatTokenizer, limits: Iterable[Limits] = (), blocks: int = 512
+        self,
+        model: Model,
+        tokenizer: ChatTokenizer,
+        limits: Iterable[Limits] = (),
+        blocks: int = 512,
     ) -> None:
         self.heard = Heard()
         self.records: list[StepRecord] = []

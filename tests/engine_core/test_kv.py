@@ -17,12 +17,12 @@ def test_free_and_held_blocks_are_always_the_whole_pool(acts: list[tuple[str, in
     pool = BlockPool(total=12, slots=4, context=96)
     leases: list[Lease] = []
     for act, number in acts:
-        if act == "l" and (lease := pool.lease(number)) is not None:
-            assert lease.tokens >= number
-            leases.append(lease)
-        elif act == "g" and leases and (lease := leases[number % len(leases)]).tokens < 96:
+        if act == "l" and (new := pool.lease(number)) is not None:
+            assert new.tokens >= number
+            leases.append(new)
+        elif act == "g" and leases and (old := leases[number % len(leases)]).tokens < 96:
             had = pool.free
-            assert pool.grow(lease) == (had > 0)
+            assert pool.grow(old) == (had > 0)
         elif act == "r" and leases:
             pool.release(leases.pop(number % len(leases)))
         pool.check(leases)

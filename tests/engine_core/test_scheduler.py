@@ -171,7 +171,7 @@ def test_a_cap_counts_those_who_run_already() -> None:
 
 
 def test_a_cap_lowered_with_drain_kills_nobody_and_admits_nobody() -> None:
-    life = full_life(*["batch"] * 6, max_tokens=3)
+    life = full_life("batch", "batch", "batch", "batch", "batch", "batch", max_tokens=3)
     life.step(limits(4))
     life.step(limits(1))
     assert running(life) == ["r0", "r1", "r2", "r3"]
@@ -216,7 +216,7 @@ def test_a_prompt_comes_in_chunks_beside_decoding_sequences() -> None:
 
 
 def test_with_a_budget_below_the_number_decoding_all_take_turns() -> None:
-    life = full_life(*["batch"] * 6, max_tokens=5)
+    life = full_life("batch", "batch", "batch", "batch", "batch", "batch", max_tokens=5)
     life.step(limits(6))
     for _ in range(6):
         life.step(limits(6, budget=3))

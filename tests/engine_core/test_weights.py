@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
+from benchmarks.published import published_model
 from engine import models
 from engine.embedded import weights
 from engine.embedded.kernels.calling import CHOICE
 from engine.embedded.model import Model, Rows
-from engine.embedded.weights import Shape, read_shape
+from engine.embedded.weights import read_shape
 from engine.settings import default_cache
 from signals.errors import Rejected
 from tests.engine_core.conftest import Loaded
@@ -21,29 +21,10 @@ from tests.engine_core.conftest import Loaded
 QUESTIONS = ("What is the capital of France?", "Count from 1 to 20, please.")
 
 
-def reference(shape: Shape, tensors: dict[str, torch.Tensor]) -> LlamaForCausalLM:
-    config = LlamaConfig(
-        vocab_size=shape.vocab,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        max_position_embeddings=shape.context,
-        rms_norm_eps=shape.eps,
-        rope_theta=shape.rope_base,
-        tie_word_embeddings=True,
-    )
-    model = LlamaForCausalLM(config)
-    missing = model.load_state_dict(tensors, strict=False).missing_keys
-    assert missing == ["lm_head.weight"], "the output projection is the embedding"
-    return model.eval()
-
-
 def test_logits_agree_with_the_reference_in_fp32_at_every_position(
     loaded: Loaded, model: Model
 ) -> None:
-    published = reference(loaded.shape, loaded.tensors)
+    published = published_model(loaded.shape, loaded.tensors, torch.float32)
     for question in QUESTIONS:
         tokens = list(loaded.tokenizer.chat([{"role": "user", "content": question}]))
         count = len(tokens)
