@@ -23,7 +23,7 @@ from policies.ids import new_id
 from policies.knobs import KnobSpec
 from policies.policy import Mode, Origin, Policy
 from policies.settings import Setting
-from signals.errors import Conflict, NotFound, Rejected, TrimtabError
+from signals.errors import Conflict, NotFound, Rejected, TrimtabError, Unavailable
 
 MAX_REASON = 2000
 
@@ -285,7 +285,9 @@ class Operations:
     def _spec(self, target: str, knob: str) -> KnobSpec:
         self._target(target)
         seen = self._fleet.first(target).read(max_age_s=60.0)
-        specs = {spec.name: spec for spec in (seen.knobs if seen else ())}
+        if seen is None:
+            raise Unavailable(f"the engine of {target} does not answer, so its knobs are unknown")
+        specs = {spec.name: spec for spec in seen.knobs}
         if knob not in specs:
             raise Rejected(
                 f"the engine of {target} has no knob {knob!r}",

@@ -42,6 +42,13 @@ def test_an_engine_that_does_not_answer_is_shown_as_such(plane: Plane) -> None:
     assert "does not answer" in found["replicas"][0]["problem"]
 
 
+def test_nothing_can_be_proposed_to_an_engine_that_does_not_answer(plane: Plane) -> None:
+    plane.world.engine.reachable = False
+    plane.world.now_s += 100
+    refused = plane.proposed(16)
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+
+
 def test_a_mode_set_over_rest_holds_until_it_is_set_again(plane: Plane) -> None:
     path = "/v1/targets/chat/knobs/active_cap"
     changed = plane.call("operator", "PATCH", path, {"mode": "approve"})
