@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from fastapi.testclient import TestClient
 
 from controller import keys
+from controller.api.access import ACCESS
 from controller.api.app import make_app
 from controller.api.ports import Services
 from controller.keys import Authenticator, KeyRequest
@@ -89,10 +91,20 @@ class Plane:
         """One call under a role's key, or under a token."""
         bearer = {"Authorization": f"Bearer {self.tokens.get(who, who)}"}
         answer = self.http.request(method, path, json=body, headers=bearer)
+        self._must_be_documented(method, path, answer.status_code)
         json = "json" in answer.headers.get("content-type", "") and answer.content
         lines = "ndjson" in answer.headers.get("content-type", "")
         decoded = answer.json() if json and not lines else answer.text
         return Answered(answer.status_code, decoded, dict(answer.headers))
+
+    def _must_be_documented(self, method: str, path: str, status: int) -> None:
+        """Whatever a known route answers is among the codes that it describes."""
+        bare = path.partition("?")[0]
+        for known, template in ACCESS:
+            if known == method and re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), bare):
+                described = self.app.openapi()["paths"][template][method.lower()]["responses"]
+                assert str(status) in described, f"{method} {template} answered {status}"
+                return
 
     def get(self, path: str) -> Answered:
         """As a viewer."""
