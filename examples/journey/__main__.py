@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
 
 import httpx
 
@@ -26,15 +28,21 @@ FAILURES = (
 
 
 def main() -> int:
-    """0: told, and with ``--exit`` derived again; 1: not so, with the reason; 130: Ctrl-C."""
+    """0: told, and with ``--exit`` derived again; 1: not so, with the reason; 130: stopped."""
+    signal.signal(signal.SIGTERM, _stop)
     try:
         return tell(parse())
     except FAILURES as failure:
         print(f"\njourney: {type(failure).__name__}: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\njourney: interrupted", file=sys.stderr)
+        print("\njourney: stopped", file=sys.stderr)
         return 130
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends it like Ctrl-C, so that everything it started is stopped too."""
+    raise KeyboardInterrupt
 
 
 sys.exit(main())

@@ -7,7 +7,7 @@ from typing import Any
 
 from examples.journey.observing import tell
 from examples.journey.rest import Caller, RefusedError
-from examples.journey.sample import KNOB, LADDER, TARGET
+from examples.journey.sample import BASELINE_CAP, KNOB, LADDER, TARGET
 from examples.journey.stage import Stage
 from examples.journey.trial_watch import TrialWatch, undo_words
 
@@ -97,7 +97,7 @@ def bad_change(stage: Stage, ada: Caller, bob: Caller) -> dict[str, Any]:
 def no_data(stage: Stage, ada: Caller, bob: Caller) -> dict[str, Any]:
     """A harmless change while nobody sends anything: no data is neither good nor bad."""
     stage.screen.chapter("A change by hand without any traffic")
-    made = propose(stage, ada, 2 * LADDER[2], "nobody is there to notice")
+    made = propose(stage, ada, 2 * BASELINE_CAP, "nobody is there to notice")
     approve(stage, bob, made)
     watch = TrialWatch(stage, made["id"])
     watch.begun()

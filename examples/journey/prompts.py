@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+JOB = "Describe."
+"""The system message of every job; without one the model's template adds a longer one."""
+
 JOBS = (
-    "Name a colour.",
-    "Say yes or no: is water wet?",
-    "One word for happy.",
-    "Label this: 'great shoes'.",
-    "Translate 'cat' to French.",
-    "Sum up: it rained all day.",
-    "What rhymes with blue?",
-    "Tag this: 'late parcel'.",
+    "the sea",
+    "a quiet street",
+    "an old clock",
+    "the first snow",
+    "a busy kitchen",
+    "the night train",
+    "a small garden",
+    "the city at dawn",
 )
+
+CHAT = "Be kind."
 
 CHATS = (
     "Give me a tip for a calm morning.",
@@ -20,6 +25,6 @@ CHATS = (
     "Tell me something about whales.",
     "How do I greet a new neighbour?",
     "Explain what a river delta is.",
-    "Suggest a name for a small bakery.",
+    "Suggest a name for a bakery.",
     "What makes bread rise?",
 )

@@ -12,7 +12,7 @@ from examples.journey.options import Options
 TARGET = "chat"
 KNOB = "active_cap"
 LADDER = (2, 4, 8, 16, 32, 64)
-BASELINE_CAP = 8
+BASELINE_CAP = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ FULL = Pace(
     washout_s=4.0,
     block_s=14.0,
     flood=96,
-    chats_per_s=3.0,
+    chats_per_s=2.5,
 )
 SHORT = Pace(
     on_s=4.0,
@@ -49,7 +49,7 @@ SHORT = Pace(
     washout_s=2.0,
     block_s=8.0,
     flood=96,
-    chats_per_s=4.0,
+    chats_per_s=3.0,
 )
 
 
@@ -118,6 +118,7 @@ trial:
   block_s: {pace.block_s}         # SAMPLE: short blocks; a law's are whole cycles of the chats
   min_requests: 10                # SAMPLE
   max_units: 16                   # SAMPLE
+  law_window_s: 1.0               # SAMPLE: while chats come, several come in a second
   seed: {options.seed}            # SAMPLE: coins that can be known beforehand
 features:
   lateness_s: 3                   # SAMPLE: one machine, one clock

@@ -27,11 +27,11 @@ from typing import Any
 import httpx
 
 from examples.journey.phases import arrivals
-from examples.journey.prompts import CHATS, JOBS
+from examples.journey.prompts import CHAT, CHATS, JOB, JOBS
 from examples.journey.users import Feedback, Users
 
 JOB_TOKENS = 16
-CHAT_TOKENS = (16, 32)
+CHAT_TOKENS = (16, 24)
 CHATS_IN_FLIGHT = 64
 TIMEOUT_S = 60.0
 PAUSE_S = 0.5
@@ -87,7 +87,7 @@ class Traffic:
         await asyncio.sleep(index * 0.01)
         async with self._client() as client:
             while True:
-                body = self._ask(rng.choice(JOBS), JOB_TOKENS, rng)
+                body = self._ask(JOB, rng.choice(JOBS), JOB_TOKENS, rng)
                 if not await self._job(client, body):
                     await asyncio.sleep(PAUSE_S)
 
@@ -108,7 +108,8 @@ class Traffic:
 
     async def _one_chat(self, client: httpx.AsyncClient, index: int) -> None:
         asked = self._users.next_prompt() or self._rng.choice(CHATS)
-        body = self._ask(asked, self._rng.randint(*CHAT_TOKENS), self._rng) | {"stream": True}
+        tokens = self._rng.randint(*CHAT_TOKENS)
+        body = self._ask(CHAT, asked, tokens, self._rng) | {"stream": True}
         headers = {"X-Trimtab-Intent": "live", "X-Trimtab-Session": f"sample-{index % 50}"}
         began_s, first_s, request_id = time.monotonic(), None, None
         try:
@@ -130,10 +131,13 @@ class Traffic:
         if request_id is not None:
             self._users.read(request_id, asked, waited_s=(first_s or time.monotonic()) - began_s)
 
-    def _ask(self, text: str, tokens: int, rng: Random) -> dict[str, Any]:
+    def _ask(self, system: str, text: str, tokens: int, rng: Random) -> dict[str, Any]:
         return {
             "model": self._model,
-            "messages": [{"role": "user", "content": text}],
+            "messages": [
+                {"role": "system", "content": system},
+                {"role": "user", "content": text},
+            ],
             "max_tokens": tokens,
             "seed": rng.getrandbits(32),
         }
