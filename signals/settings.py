@@ -152,7 +152,11 @@ class FeatureSettings(Section):
         20, unit="ms", reason="how often the bus is read when quiet", ge=1, le=1000
     )
     batch_events: int = setting(
-        2000, unit="events", reason="one transaction; about 60 ms of work", ge=1, le=100_000
+        1000,
+        unit="events",
+        reason="one transaction; about 60 ms of work, its lock held for about 15",
+        ge=1,
+        le=100_000,
     )
     publish_ms: int = setting(
         100, unit="ms", reason="open windows are published at least this often", ge=10, le=250

@@ -140,8 +140,9 @@ class Lookups:
         known.watermarks = dict(self._each(reached, ((name,) for name in sorted(needs.targets))))
 
     def _each(self, select: str, arguments: Iterable[Arguments]) -> Iterator[tuple[Any, ...]]:
-        for each in arguments:
-            yield from self._rows(select, each)
+        with passing():
+            for each in arguments:
+                yield from self._db.execute(select, each)
 
     def _rows(self, select: str, arguments: Arguments) -> list[tuple[Any, ...]]:
         with passing():

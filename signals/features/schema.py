@@ -51,6 +51,7 @@ CREATE TABLE requests (
     row TEXT NOT NULL
 );
 CREATE INDEX requests_by_arrival ON requests (target, arrival_us);
+CREATE INDEX requests_by_intent ON requests (target, intent, arrival_us);
 CREATE INDEX requests_bad ON requests (target, arrival_us) WHERE good = 0;
 CREATE INDEX requests_due ON requests (target, due_us) WHERE due_us IS NOT NULL;
 CREATE INDEX requests_by_trial ON requests (trial, block, arrival_us) WHERE trial <> '';

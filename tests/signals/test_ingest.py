@@ -195,6 +195,16 @@ def test_counters_count(served: Served) -> None:
     assert served.client.get("/healthz").json() == {"status": "ok"}
 
 
+def test_answers_do_not_wait_for_the_clients_delayed_acknowledgement(served: Served) -> None:
+    """Without TCP_NODELAY on the server every answer on a kept connection takes 40 ms."""
+    took_s = []
+    for number in range(30):
+        began_s = time.monotonic()
+        assert served.post(event(f"d{number}")).status_code == 202
+        took_s.append(time.monotonic() - began_s)
+    assert sorted(took_s)[len(took_s) // 4] < 0.035
+
+
 class FullBus(MemoryBus):
     def append(self, batch: Any) -> Any:
         raise Unavailable("events already wait", retry_after_s=2.5)
