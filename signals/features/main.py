@@ -13,7 +13,8 @@ from tenacity import (
     Retrying,
     retry_if_exception_type,
     stop_when_event_set,
-    wait_exponential_jitter,
+    wait_exponential,
+    wait_random,
 )
 from tenacity.nap import sleep_using_event
 
@@ -46,9 +47,8 @@ def run(
     rules = FeatureRules(intents=intents, metrics=metrics, settings=settings)
     retrying = Retrying(
         retry=retry_if_exception_type(Unavailable),
-        wait=wait_exponential_jitter(
-            initial=FIRST_PAUSE_S, max=settings.backoff_max_s, jitter=FIRST_PAUSE_S
-        ),
+        wait=wait_exponential(multiplier=FIRST_PAUSE_S, max=settings.backoff_max_s)
+        + wait_random(0, FIRST_PAUSE_S),
         stop=stop_when_event_set(stop),
         sleep=sleep_using_event(stop),
         before_sleep=_say,

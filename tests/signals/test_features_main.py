@@ -1,4 +1,4 @@
-"""The feature process: it waits for what is away, follows the bus, stops when told, fails loudly."""
+"""The feature process: waits for what is away, follows the bus, stops when told, fails loudly."""
 
 from __future__ import annotations
 
