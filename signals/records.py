@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from signals.events import Arrived, Finished, Record, Second, Started
 
 RECORD_NAMES: Final = ("arrived", "finished", "second", "started")
+TIME_FIELDS: Final[Mapping[type[Record], str]] = {
+    Arrived: "arrival_us",
+    Finished: "finished_us",
+    Second: "to_us",
+    Started: "at_us",
+}
 
 
 def record_name(record: Record) -> str:
@@ -16,15 +23,7 @@ def record_name(record: Record) -> str:
 
 def event_time_us(record: Record) -> int:
     """When it happened, on the engine's clock."""
-    match record:
-        case Arrived():
-            return record.arrival_us
-        case Finished():
-            return record.finished_us
-        case Second():
-            return record.to_us
-        case Started():
-            return record.at_us
+    return int(getattr(record, TIME_FIELDS[type(record)]))
 
 
 def record_id(record: Record) -> str:

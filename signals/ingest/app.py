@@ -24,8 +24,8 @@ from signals.ingest.keys import KeyReader, Producer
 from signals.ingest.problems import answer_with_problems, problem
 from signals.ingest.recent import RecentIds
 from signals.ingest.sorting import Refused, Sorted, sort_out
+from signals.rules import Rules
 from signals.settings import IngestSettings, MetricSettings
-from signals.validation import Rules
 
 IN_THREAD_BYTES = 65_536
 """A body above this is judged beside the event loop, so that small posts are not held up."""

@@ -8,7 +8,8 @@ from signals.cloudevents import read_cloud_event
 from signals.codec import CLOUD_EVENT, CLOUD_EVENT_BATCH, encode, expand, media_type, split
 from signals.errors import Denied, Rejected
 from signals.events import Signal
-from signals.validation import Rules, check
+from signals.rules import Rules
+from signals.validation import check
 from signals.wire import read_posted
 
 

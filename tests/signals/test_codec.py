@@ -27,8 +27,8 @@ from signals.events import MICROS, Finished, Record
 from signals.ingest.keys import Producer
 from signals.ingest.sorting import Refused, Sorted, sort_out
 from signals.records import record_id, record_name
+from signals.rules import Rules
 from signals.settings import IngestSettings
-from signals.validation import Rules
 from tests.signals import making
 from tests.signals.making import INTENTS, METRICS, T0_US, request_id
 
@@ -230,6 +230,7 @@ OF_ANOTHER: Finished = msgspec.structs.replace(FINISHED, request_id=request_id(1
             posted(msgspec.structs.replace(FINISHED, request_id=request_id(1, "x"))),
             "data.request_id",
         ),
+        (posted(making.started(0, T0_US + 301 * MICROS)), "data.at_us"),
         (posted(msgspec.structs.replace(SECOND, from_us=T0_US + 1)), "data.from_us"),
         (posted(msgspec.structs.replace(SECOND, to_us=T0_US + 301 * MICROS)), "data.to_us"),
     ],
