@@ -174,13 +174,7 @@ static void run_step(void *arg, int thread) {
 
 const char *trimtab_numeric_class(void) { return NUMERIC_CLASS; }
 
-/* to[N/32][K/2][32][2] = from[N][K] */
-void trimtab_pack(const bf16 *from, int32_t n, int32_t k, bf16 *to) {
-    for (int row = 0; row < n; row++)
-        for (int i = 0; i < k; i++)
-            to[((size_t)(row / PANEL) * k / 2 + i / 2) * PANEL * 2 + row % PANEL * 2 + i % 2] =
-                from[(size_t)row * k + i];
-}
+void trimtab_pack(const bf16 *from, int32_t n, int32_t k, bf16 *to) { pack(from, n, k, to); }
 
 /* fp32 to[rows][n] = a[rows][k] x packed weights: the product alone, for tests and benchmarks. */
 void trimtab_product(const bf16 *a, int32_t rows, int32_t k, const bf16 *weights, int32_t n,
@@ -188,7 +182,7 @@ void trimtab_product(const bf16 *a, int32_t rows, int32_t k, const bf16 *weights
     product(a, rows, k, weights, n, (Target){STORE, to, n}, 0, 1);
 }
 
-/* The fp32 uniform of (seed, position), for tests. */
+/* The uniform of (seed, position), for tests. */
 double trimtab_uniform(uint64_t seed, int64_t position) { return uniform(seed, position); }
 
 static void *scratch(size_t bytes) {

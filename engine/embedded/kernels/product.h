@@ -22,13 +22,22 @@ typedef struct {
     int stride;
 } Target;
 
+/* What to ask of memory meanwhile: ``step`` bytes for each pair of k, from ``at``. */
+typedef struct {
+    const char *at;
+    int step;
+} Ahead;
+
 INLINE void tile_vecs(const bf16 *a, int stride, const bf16 *panel, int k, int rows, int vecs,
-                      float out[][PANEL], int column) {
+                      float out[][PANEL], int column, Ahead ahead) {
     lanes acc[TILE_ROWS][PANEL_VECS];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vecs; v++) acc[r][v] = zero_lanes();
     for (int i = 0; i < k; i += 2) {
         const bf16 *pairs = panel + (size_t)i * PANEL;
+        __builtin_prefetch(ahead.at, 0, 2);
+        __builtin_prefetch(ahead.at + 64, 0, 2);
+        ahead.at += ahead.step;
         for (int r = 0; r < rows; r++) {
             uint32_t pair = pair_at(a + (size_t)r * stride + i);
             for (int v = 0; v < vecs; v++) acc[r][v] = dot2(acc[r][v], pairs + v * 2 * LANES, pair);
@@ -39,14 +48,14 @@ INLINE void tile_vecs(const bf16 *a, int stride, const bf16 *panel, int k, int r
 }
 
 INLINE void tile(const bf16 *a, int stride, const bf16 *panel, int k, int rows,
-                 float out[][PANEL]) {
+                 float out[][PANEL], Ahead ahead) {
     for (int v = 0; v < PANEL_VECS; v += TILE_VECS)
-        tile_vecs(a, stride, panel + v * 2 * LANES, k, rows, TILE_VECS, out, v * LANES);
+        tile_vecs(a, stride, panel + v * 2 * LANES, k, rows, TILE_VECS, out, v * LANES, ahead);
 }
 
 static void any_tile(const bf16 *a, int stride, const bf16 *panel, int k, int rows,
-                     float out[][PANEL]) {
-#define ROWS(n) case n: tile(a, stride, panel, k, n, out); break;
+                     float out[][PANEL], Ahead ahead) {
+#define ROWS(n) case n: tile(a, stride, panel, k, n, out, ahead); break;
     switch (rows) {
         ROWS(1) ROWS(2) ROWS(3) ROWS(4)
 #if TILE_ROWS > 4
@@ -73,6 +82,14 @@ static void put(const Target *target, int row, int panel, const float *values) {
         memcpy(to, values, PANEL * sizeof *values);
 }
 
+/* A panel is read from memory while the one before it is computed: by the only tile, or half by
+ * each of the first two. */
+INLINE Ahead next_panel(const bf16 *panel, int k, int tile, int tiles) {
+    const char *next = (const char *)(panel + (size_t)PANEL * k);
+    if (tiles == 1) return (Ahead){next, 2 * PANEL * sizeof(bf16)};
+    return (Ahead){next + (size_t)(tile & 1) * k / 2 * 64, tile < 2 ? 64 : 0};
+}
+
 /* This thread's share: a contiguous range of panels, all rows. */
 static void product(const bf16 *a, int rows, int k, const bf16 *weights, int n, Target target,
                     int thread, int threads) {
@@ -80,12 +97,22 @@ static void product(const bf16 *a, int rows, int k, const bf16 *weights, int n, 
     int from = panels * thread / threads, until = panels * (thread + 1) / threads;
     int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
     float out[TILE_ROWS][PANEL];
-    for (int panel = from; panel < until; panel++)
+    for (int p = from; p < until; p++) {
+        const bf16 *panel = weights + (size_t)p * PANEL * k;
         for (int t = 0; t < tiles; t++) {
             int row = rows * t / tiles, count = rows * (t + 1) / tiles - row;
-            any_tile(a + (size_t)row * k, k, weights + (size_t)panel * PANEL * k, k, count, out);
-            for (int r = 0; r < count; r++) put(&target, row + r, panel, out[r]);
+            any_tile(a + (size_t)row * k, k, panel, k, count, out, next_panel(panel, k, t, tiles));
+            for (int r = 0; r < count; r++) put(&target, row + r, p, out[r]);
         }
+    }
+}
+
+/* to[N/32][K/2][32][2] = from[N][K] */
+static void pack(const bf16 *from, int n, int k, bf16 *to) {
+    for (int panel = 0; panel < n; panel += PANEL)
+        for (int i = 0; i < k; i += 2)
+            for (int row = 0; row < PANEL; row++, to += 2)
+                memcpy(to, from + (size_t)(panel + row) * k + i, 2 * sizeof *to);
 }
 
 #endif
