@@ -98,8 +98,13 @@ def requests(count: int, length: int, max_tokens: int, temperature: float) -> li
     rng = random.Random(SEED)
     return [
         Generation(
-            id=f"r{at}", prompt=prompt(rng, length), max_tokens=max_tokens, seed=at,
-            temperature=temperature, arrival_s=0.0, stamp=STAMP,
+            id=f"r{at}",
+            prompt=prompt(rng, length),
+            max_tokens=max_tokens,
+            seed=at,
+            temperature=temperature,
+            arrival_s=0.0,
+            stamp=STAMP,
         )
         for at in range(count)
     ]

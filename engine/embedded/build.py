@@ -134,9 +134,7 @@ def open_model(
     return model, ChatTokenizer.load(folder, chat_template=shape.chat_template), found.digest
 
 
-def _measure(
-    model: Model, settings: EngineSettings
-) -> tuple[Capacity, tuple[CurvePoint, ...]]:
+def _measure(model: Model, settings: EngineSettings) -> tuple[Capacity, tuple[CurvePoint, ...]]:
     repeats = settings.calibration_repeats
     decode = calibrate.measure_decode(
         model, capacity=settings.capacity_active, repeats=repeats, clock=time.monotonic

@@ -86,9 +86,7 @@ class BlockPool:
         """Raise ``Broken`` unless free and held blocks are exactly the pool, each once."""
         held = [block for lease in leases for block in lease.blocks]
         if sorted(held + self._free) != list(range(self.total)):
-            raise Broken(
-                f"KV blocks leaked: {self.free} free + {len(held)} held of {self.total}"
-            )
+            raise Broken(f"KV blocks leaked: {self.free} free + {len(held)} held of {self.total}")
 
     def _take(self, lease: Lease) -> None:
         block = self._free.pop()

@@ -96,13 +96,22 @@ class Model:
         if not 0 < count <= self.max_rows or len(rows.chosen) > len(self._logits):
             raise Rejected(
                 f"a step of {count} rows, {len(rows.chosen)} chosen, does not fit",
-                field="rows", value=count, allowed=f"1..{self.max_rows}",
+                field="rows",
+                value=count,
+                allowed=f"1..{self.max_rows}",
             )
         args = BatchArgs(
-            count, len(rows.chosen), rows.tables.shape[1],
-            rows.tokens.ctypes.data, rows.positions.ctypes.data, rows.sequence.ctypes.data,
-            rows.tables.ctypes.data, rows.chosen.ctypes.data, rows.choices.ctypes.data,
-            self._logits.data_ptr(), drawn,
+            count,
+            len(rows.chosen),
+            rows.tables.shape[1],
+            rows.tokens.ctypes.data,
+            rows.positions.ctypes.data,
+            rows.sequence.ctypes.data,
+            rows.tables.ctypes.data,
+            rows.chosen.ctypes.data,
+            rows.choices.ctypes.data,
+            self._logits.data_ptr(),
+            drawn,
         )
         self._kernels.trimtab_step(self._engine, ctypes.byref(args))
 
@@ -116,10 +125,20 @@ class Model:
             *(self._layer(tensors, index) for index in range(shape.layers))
         )
         return ModelArgs(
-            shape.layers, shape.hidden, shape.kv_heads, shape.intermediate, shape.vocab,
-            self.kv_blocks, self.context, max_rows, threads, shape.eps, self._layers,
+            shape.layers,
+            shape.hidden,
+            shape.kv_heads,
+            shape.intermediate,
+            shape.vocab,
+            self.kv_blocks,
+            self.context,
+            max_rows,
+            threads,
+            shape.eps,
+            self._layers,
             self._keep(tensors["model.norm.weight"]),
-            self._keep(cosine), self._keep(sine),
+            self._keep(cosine),
+            self._keep(sine),
             self._pack(tensors["model.embed_tokens.weight"]),
             self._keep(zeros_in_large_pages(pool)),
             self._keep(zeros_in_large_pages(pool)),
@@ -174,7 +193,9 @@ def check_shape(shape: Shape) -> None:
         if value % unit:
             raise Rejected(
                 f"{name} = {value} is not a multiple of {unit}",
-                field=name, value=value, allowed=f"multiples of {unit}",
+                field=name,
+                value=value,
+                allowed=f"multiples of {unit}",
             )
 
 

@@ -181,9 +181,7 @@ class Scheduler:
         """A block for the next token, if need be another's; may preempt ``sequence`` itself."""
         while sequence.lease is not None and sequence.lease.tokens < len(sequence.tokens):
             if not self.pool.grow(sequence.lease):
-                newest = max(
-                    range(len(self.running)), key=lambda at: (self.running[at].rank, at)
-                )
+                newest = max(range(len(self.running)), key=lambda at: (self.running[at].rank, at))
                 self._preempt(self.running[newest])
 
     def _preempt(self, sequence: Sequence) -> None:

@@ -19,8 +19,18 @@ class Sequence:
     """
 
     __slots__ = (
-        "admitted_s", "computed", "first_token_s", "last_token_s", "lease", "on_output",
-        "preemptions", "prompt_tokens", "request", "served", "text", "tokens",
+        "admitted_s",
+        "computed",
+        "first_token_s",
+        "last_token_s",
+        "lease",
+        "on_output",
+        "preemptions",
+        "prompt_tokens",
+        "request",
+        "served",
+        "text",
+        "tokens",
     )
 
     def __init__(self, request: Generation, on_output: OnOutput) -> None:
@@ -87,6 +97,10 @@ class Sequence:
             preemptions=self.preemptions,
         )
         return Output(
-            id=self.request.id, text=text, tokens=tokens, finish=finish, error=error,
+            id=self.request.id,
+            text=text,
+            tokens=tokens,
+            finish=finish,
+            error=error,
             progress=progress,
         )

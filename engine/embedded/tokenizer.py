@@ -64,9 +64,7 @@ class ChatTokenizer:
     @classmethod
     def load(cls, folder: Path, *, chat_template: str) -> ChatTokenizer:
         """From a prepared folder's ``tokenizer.json``."""
-        return cls(
-            Tokenizer.from_file(str(folder / "tokenizer.json")), chat_template=chat_template
-        )
+        return cls(Tokenizer.from_file(str(folder / "tokenizer.json")), chat_template=chat_template)
 
     def chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         """Token ids of a conversation, ending where the assistant is to speak.

@@ -103,7 +103,9 @@ def read_shape(metadata: dict[str, Any]) -> Shape:
     if architecture != "llama":
         raise Rejected(
             f"the embedded engine runs Llama-shaped models, not {architecture!r}",
-            field="general.architecture", value=architecture, allowed="llama",
+            field="general.architecture",
+            value=architecture,
+            allowed="llama",
         )
     hidden = int(metadata["llama.embedding_length"])
     heads = int(metadata["llama.attention.head_count"])

@@ -149,10 +149,14 @@ class Worker:
         if not 0 < length < self._context:
             raise Rejected(
                 f"a prompt of {length} tokens does not fit a context of {self._context}",
-                field="prompt", value=length, allowed=f"1..{self._context - 1} tokens",
+                field="prompt",
+                value=length,
+                allowed=f"1..{self._context - 1} tokens",
             )
         if request.max_tokens < 1:
             raise Rejected(
                 f"max_tokens = {request.max_tokens} is less than 1",
-                field="max_tokens", value=request.max_tokens, allowed="1..",
+                field="max_tokens",
+                value=request.max_tokens,
+                allowed="1..",
             )

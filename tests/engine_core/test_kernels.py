@@ -36,9 +36,7 @@ def product(library: ctypes.CDLL, a: torch.Tensor, w: torch.Tensor) -> torch.Ten
     out, width = w.shape
     packed, to = torch.empty_like(w), torch.empty(len(a), out)
     library.trimtab_pack(w.data_ptr(), out, width, packed.data_ptr())
-    library.trimtab_product(
-        a.data_ptr(), len(a), width, packed.data_ptr(), out, to.data_ptr()
-    )
+    library.trimtab_product(a.data_ptr(), len(a), width, packed.data_ptr(), out, to.data_ptr())
     return to
 
 
@@ -117,9 +115,7 @@ def draws(
 PROMPT = "Name any colour, in one word."
 
 
-def next_distribution(
-    model: Model, tokens: list[int], temperature: float
-) -> torch.Tensor:
+def next_distribution(model: Model, tokens: list[int], temperature: float) -> torch.Tensor:
     seen = logits(model, tokens, [], list(range(8)))
     return torch.softmax(seen.double() / temperature, dim=-1)
 

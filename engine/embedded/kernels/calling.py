@@ -9,9 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-CHOICE = np.dtype(
-    [("temperature", "<f4"), ("top_p", "<f4"), ("seed", "<u8"), ("position", "<i8")]
-)
+CHOICE = np.dtype([("temperature", "<f4"), ("top_p", "<f4"), ("seed", "<u8"), ("position", "<i8")])
 """How one row's token is chosen; mirrors ``Choice`` in sample.h."""
 
 
@@ -19,8 +17,7 @@ class LayerArgs(Structure):
     """Mirrors ``Layer``: addresses of one layer's packed weights."""
 
     _fields_ = [
-        (name, pointer)
-        for name in ("attention_norm", "mlp_norm", "qkv", "out", "gate_up", "down")
+        (name, pointer) for name in ("attention_norm", "mlp_norm", "qkv", "out", "gate_up", "down")
     ]
 
 
@@ -31,8 +28,15 @@ class ModelArgs(Structure):
         *(
             (name, c_int32)
             for name in (
-                "layers", "hidden", "kv_heads", "intermediate", "vocab", "blocks", "context",
-                "max_rows", "threads",
+                "layers",
+                "hidden",
+                "kv_heads",
+                "intermediate",
+                "vocab",
+                "blocks",
+                "context",
+                "max_rows",
+                "threads",
             )
         ),
         ("eps", c_float),
@@ -49,7 +53,13 @@ class BatchArgs(Structure):
         *(
             (name, pointer)
             for name in (
-                "tokens", "positions", "sequence", "tables", "chosen_rows", "choices", "logits",
+                "tokens",
+                "positions",
+                "sequence",
+                "tables",
+                "chosen_rows",
+                "choices",
+                "logits",
                 "drawn",
             )
         ),

@@ -15,8 +15,14 @@ from signals.errors import Unavailable
 HERE = Path(__file__).parent
 SOURCES = ("lanes.h", "pool.h", "product.h", "attention.h", "sample.h", "forward.c")
 FLAGS = (
-    "-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi",
-    "-shared", "-fPIC", "-pthread",
+    "-std=gnu11",
+    "-O3",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-Wno-psabi",
+    "-shared",
+    "-fPIC",
+    "-pthread",
 )
 COMPILE_LIMIT_S = 120
 
@@ -42,8 +48,14 @@ def compile_kernels(
 def find_compiler() -> str:
     """``$CC``, or the first of cc, gcc, clang on the path."""
     wanted = os.environ.get("CC")
-    found = next((path for name in ([wanted] if wanted else ["cc", "gcc", "clang"])
-                  if name and (path := shutil.which(name))), None)
+    found = next(
+        (
+            path
+            for name in ([wanted] if wanted else ["cc", "gcc", "clang"])
+            if name and (path := shutil.which(name))
+        ),
+        None,
+    )
     if found is None:
         raise Unavailable(
             f"the embedded engine compiles its kernels at first start and found no C compiler"
@@ -77,7 +89,10 @@ def _compile(command: list[str], library: Path) -> None:
         made = Path(folder) / library.name
         done = subprocess.run(
             [*command, str(HERE / "forward.c"), "-o", str(made), "-lm"],
-            capture_output=True, text=True, check=False, timeout=COMPILE_LIMIT_S,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMPILE_LIMIT_S,
         )
         if done.returncode != 0:
             raise Unavailable(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
