@@ -112,7 +112,7 @@ class IngestSettings(Section):
     recent_ids: int = setting(
         20_000,
         unit="ids",
-        reason="remembered to count duplicates in answers; about 4 MB",
+        reason="remembered to count duplicates in answers; about 3 MB",
         ge=0,
         le=1_000_000,
     )

@@ -11,15 +11,15 @@ from collections import OrderedDict
 
 
 class RecentIds:
-    """The ``capacity`` latest (producer, id) pairs, first in, first out."""
+    """The ``capacity`` latest (producer, id) pairs, first in, first out, as 64-bit hashes."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._pairs: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._pairs: OrderedDict[int, None] = OrderedDict()
 
     def seen(self, producer: str, event_id: str) -> bool:
         """Whether it is remembered; it is from now on."""
-        pair = (producer, event_id)
+        pair = hash((producer, event_id))
         if pair in self._pairs:
             return True
         self._pairs[pair] = None
