@@ -22,7 +22,7 @@ def spec(folder: Path, code: str) -> ChildSpec:
         command=(sys.executable, "-c", code),
         env=dict(os.environ),
         log=folder / "child.log",
-        ready=lambda _: (folder / "child.log").read_text() != "",
+        ready=lambda _: tail(folder / "child.log") != "",
     )
 
 
