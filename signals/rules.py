@@ -20,7 +20,8 @@ ID_RULE: Final = f"1 to {MAX_ID} visible ASCII characters"
 
 _ID = re.compile(rf"[\x21-\x7e]{{1,{MAX_ID}}}").fullmatch
 _REQUEST_ID = re.compile(
-    r"([a-z][a-z0-9_]{0,62})\.[0-9a-f]{8}-?[0-9a-f]{4}-?7[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}"
+    r"([a-z][a-z0-9_]{0,62})\."
+    r"[0-9a-f]{8}-?[0-9a-f]{4}-?7[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}"
 ).fullmatch
 
 
