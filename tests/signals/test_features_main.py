@@ -43,6 +43,13 @@ def following(bus: BusReader, path: Path) -> Iterator[None]:
     assert not thread.is_alive()
 
 
+def until_it_waits(caplog: pytest.LogCaptureFixture) -> None:
+    deadline_s = time.monotonic() + 10
+    while not caplog.records:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
 def messages(*signals: Signal | Record) -> list[Message]:
     found = []
     for each in signals:
@@ -75,10 +82,7 @@ def test_it_waits_for_a_bus_that_is_not_there_yet_and_says_so_once(
 ) -> None:
     log = path.with_name("bus.db")
     with caplog.at_level(logging.WARNING), following(SqliteBusReader(log), path):
-        deadline_s = time.monotonic() + 10
-        while not caplog.records:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.01)
+        until_it_waits(caplog)
         bus = SqliteBus(log)
         bus.append(messages(second(0, T0_US))).result(10)
         eventually(features, offset=1)
@@ -86,11 +90,13 @@ def test_it_waits_for_a_bus_that_is_not_there_yet_and_says_so_once(
     assert len([each for each in caplog.records if "waits" in each.getMessage()]) == 1
 
 
-def test_it_waits_for_a_second_stage_to_be_gone(path: Path, features: SqliteFeatures) -> None:
+def test_it_waits_for_a_second_stage_to_be_gone(
+    path: Path, features: SqliteFeatures, caplog: pytest.LogCaptureFixture
+) -> None:
     other, bus = Folding(path), MemoryBus()
     bus.append(messages(second(0, T0_US)))
-    with following(bus, path):
-        time.sleep(0.1)
+    with caplog.at_level(logging.WARNING), following(bus, path):
+        until_it_waits(caplog)
         assert features.bus_offset() == 0, "one writer per file"
         other.close()
         eventually(features, offset=1)
