@@ -44,7 +44,10 @@ class Rows(Struct, frozen=True, kw_only=True):
 
 
 class Model:
-    """Weights and KV pool in the kernels' layouts. Not thread-safe: one engine thread calls it."""
+    """Weights and KV pool in the kernels' layouts. Not thread-safe: one engine thread calls it.
+
+    Keeps nothing of ``tensors``: they are views of a mapped file, which would stay in memory whole.
+    """
 
     def __init__(
         self,
@@ -136,7 +139,7 @@ class Model:
             threads,
             shape.eps,
             self._layers,
-            self._keep(tensors["model.norm.weight"]),
+            self._keep(tensors["model.norm.weight"].clone()),
             self._keep(cosine),
             self._keep(sine),
             self._pack(tensors["model.embed_tokens.weight"]),
@@ -150,8 +153,8 @@ class Model:
 
         qkv = torch.cat([named(f"self_attn.{part}_proj") for part in "qkv"])
         return LayerArgs(
-            self._keep(named("input_layernorm")),
-            self._keep(named("post_attention_layernorm")),
+            self._keep(named("input_layernorm").clone()),
+            self._keep(named("post_attention_layernorm").clone()),
             self._pack(qkv),
             self._pack(named("self_attn.o_proj")),
             self._pack(interleave(named("mlp.gate_proj"), named("mlp.up_proj"))),
@@ -176,7 +179,8 @@ def zeros_in_large_pages(size: tuple[int, ...]) -> torch.Tensor:
     """Zeroed bf16, in 2 MiB pages where the system grants them: attention walks blocks that lie
     anywhere in the pool, and with small pages half of its time is address translation."""
     count = math.prod(size)
-    memory = mmap.mmap(-1, count * torch.bfloat16.itemsize)
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    memory = mmap.mmap(-1, count * torch.bfloat16.itemsize, flags=private)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(memory, dtype=torch.bfloat16, count=count).view(size)

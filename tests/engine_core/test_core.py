@@ -30,7 +30,7 @@ def changing_limits(rng: random.Random) -> Iterator[Limits]:
             step_token_budget=rng.choice([16, 64, 100, 333, 512]),
             shrink=rng.choice(["drain", "preempt"]),
         )
-        yield from itertools.repeat(limits, rng.randint(1, 6))
+        yield from itertools.repeat(limits, rng.randint(2, 12))
 
 
 def test_32_prompts_of_64_tokens_give_the_same_ids_alone_and_in_any_company(
@@ -58,7 +58,7 @@ def test_32_prompts_of_64_tokens_give_the_same_ids_alone_and_in_any_company(
             top_p=rng.choice([0.5, 1.0]),
             class_=rng.choice(["interactive", "batch"]),
         )
-        for at in range(24)
+        for at in range(12)
     ]
     rng.shuffle(mixed)
     for at in range(0, len(mixed), 8):
