@@ -85,6 +85,9 @@ class IngestSettings(Section):
 
     host: str = setting("127.0.0.1", unit="", reason="loopback until somebody says otherwise")
     port: int = setting(8081, unit="port", reason="beside the control plane's 8080", ge=1, le=65535)
+    max_connections: int = setting(
+        200, unit="connections", reason="open at once; beyond it 503", ge=1, le=10_000
+    )
     max_body_bytes: int = setting(
         4_194_304,
         unit="bytes",

@@ -27,6 +27,7 @@ from signals.bus.log_file import (
     open_for_reading,
     open_for_writing,
 )
+from signals.bus.pending import Append, Close, Trim, Work
 from signals.bus.port import Entry, Message
 from signals.errors import Unavailable
 from signals.file_lock import FileLock
@@ -39,43 +40,15 @@ _FAILING_S = 1.0
 T = TypeVar("T")
 
 
-class _Append:
-    """A batch waiting for its commit."""
-
-    __slots__ = ("batch", "done")
-
-    def __init__(self, batch: Sequence[Message]) -> None:
-        self.batch = batch
-        self.done: Future[range] = Future()
-
-
-class _Trim:
-    """A bounded removal from the front of the log."""
-
-    __slots__ = ("before_us", "consumed", "done", "limit")
-
-    def __init__(self, *, consumed: int, before_us: int, limit: int) -> None:
-        self.consumed = consumed
-        self.before_us = before_us
-        self.limit = limit
-        self.done: Future[int] = Future()
-
-
-class _Close:
-    """The last thing the writer takes from its queue."""
-
-
-_Work = _Append | _Trim | _Close
-
-
 class SqliteBus:
     """The writing end; opens or creates ``path``. Raises ``Unavailable`` if it cannot."""
 
     def __init__(self, path: Path, settings: BusSettings | None = None) -> None:
         self._path = path
         self._settings = settings or BusSettings()
-        self._queue: queue.SimpleQueue[_Work] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._group: list[Append] = []
         self._waiting = 0
         self._closed = False
         self._failed_at_s = float("-inf")
@@ -91,7 +64,7 @@ class SqliteBus:
 
     def append(self, batch: Sequence[Message]) -> Future[range]:
         """See ``Bus.append``. A batch larger than the whole bound is taken when nothing waits."""
-        work = _Append(batch)
+        work = Append(batch)
         with self._lock:
             if self._closed:
                 raise Unavailable("the bus is closed")
@@ -104,7 +77,7 @@ class SqliteBus:
 
     def trim(self, *, consumed: int, before_us: int, limit: int) -> Future[int]:
         """See ``Bus.trim``."""
-        work = _Trim(consumed=consumed, before_us=before_us, limit=limit)
+        work = Trim(consumed=consumed, before_us=before_us, limit=limit)
         with self._lock:
             if self._closed:
                 raise Unavailable("the bus is closed")
@@ -126,7 +99,7 @@ class SqliteBus:
             if self._closed:
                 return
             self._closed = True
-            self._queue.put(_Close())
+            self._queue.put(Close())
         self._thread.join()
         self._log.close()
         self._file_lock.release()
@@ -143,28 +116,30 @@ class SqliteBus:
     def _work_until_closed(self) -> None:
         last_commit_s = 0.0
         while True:
-            work: _Work | None = self._queue.get()
-            if isinstance(work, _Append):
-                group, work = self._gather(work, last_commit_s)
-                self._commit(group)
+            work: Work | None = self._queue.get()
+            if isinstance(work, Append):
+                self._group, work = self._gather(work, last_commit_s)
+                self._commit(self._group)
                 last_commit_s = time.monotonic()
-            if isinstance(work, _Trim):
+            if isinstance(work, Trim):
                 self._trim(work)
-            if isinstance(work, _Close):
+            if isinstance(work, Close):
                 return
 
     def _refuse_the_rest(self) -> None:
+        for append in self._group:
+            append.refuse(Unavailable("the bus has stopped"))
         while True:
             try:
                 work = self._queue.get_nowait()
             except queue.Empty:
                 return
-            if not isinstance(work, _Close):
-                work.done.set_exception(Unavailable("the bus is closed"))
+            if not isinstance(work, Close):
+                work.refuse(Unavailable("the bus is closed"))
 
     def _gather(
-        self, first: _Append, last_commit_s: float
-    ) -> tuple[list[_Append], _Trim | _Close | None]:
+        self, first: Append, last_commit_s: float
+    ) -> tuple[list[Append], Trim | Close | None]:
         """Company for ``first``, and whatever else than an append ended the wait."""
         group, events = [first], len(first.batch)
         deadline = last_commit_s + self._settings.commit_ms / 1000
@@ -173,13 +148,13 @@ class SqliteBus:
                 work = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 break
-            if not isinstance(work, _Append):
+            if not isinstance(work, Append):
                 return group, work
             group.append(work)
             events += len(work.batch)
         return group, None
 
-    def _commit(self, group: list[_Append]) -> None:
+    def _commit(self, group: list[Append]) -> None:
         """One transaction for the group; resolve or fail every future in it."""
         first = self._end + 1
         messages = [message for work in group for message in work.batch]
@@ -191,7 +166,7 @@ class SqliteBus:
             self._transact(lambda connection: connection.executemany(_INSERT, rows))
         except Unavailable as unavailable:
             for work in group:
-                work.done.set_exception(unavailable)
+                work.refuse(unavailable)
         else:
             self._end += len(messages)
             for work in group:
@@ -200,13 +175,13 @@ class SqliteBus:
         with self._lock:
             self._waiting -= len(messages)
 
-    def _trim(self, work: _Trim) -> None:
+    def _trim(self, work: Trim) -> None:
         try:
             work.done.set_result(self._drop_oldest(work))
         except (sqlite3.Error, Unavailable) as error:
-            work.done.set_exception(Unavailable(f"the log was not trimmed: {error}"))
+            work.refuse(Unavailable(f"the log was not trimmed: {error}"))
 
-    def _drop_oldest(self, work: _Trim) -> int:
+    def _drop_oldest(self, work: Trim) -> int:
         select = "SELECT offset, accepted_us FROM entries ORDER BY offset LIMIT ?"
         upto = count = 0
         for offset, accepted_us in self._log.execute(select, (work.limit,)).fetchall():

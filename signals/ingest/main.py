@@ -67,7 +67,11 @@ def run(
 def _serve(app: FastAPI, settings: IngestSettings, stop: threading.Event) -> None:
     """uvicorn on a thread of its own: there it leaves termination to whoever holds ``stop``."""
     config = uvicorn.Config(
-        app, access_log=False, log_config=None, timeout_graceful_shutdown=GRACE_S
+        app,
+        access_log=False,
+        log_config=None,
+        limit_concurrency=settings.max_connections,
+        timeout_graceful_shutdown=GRACE_S,
     )
     server = uvicorn.Server(config)
     with _listen(settings) as listener:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from signals.bus.pending import Append
 from signals.bus.port import Message
-from signals.bus.sqlite import SqliteBus, SqliteBusReader, _Append
+from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.errors import Broken, Unavailable
 from signals.settings import BusSettings
 from tests.signals.test_bus_contract import append, message
@@ -112,7 +113,7 @@ class Counting(SqliteBus):
         self.commits: list[int] = []
         super().__init__(path, settings)
 
-    def _commit(self, group: list[_Append]) -> None:
+    def _commit(self, group: list[Append]) -> None:
         self.commits.append(len(group))
         super()._commit(group)
 
@@ -136,3 +137,31 @@ def test_closing_commits_what_was_taken(tmp_path: Path) -> None:
     futures = [bus.append([message(number)]) for number in range(100)]
     bus.close()
     assert [future.result(0) for future in futures] == [range(n, n + 1) for n in range(1, 101)]
+
+
+def test_a_caller_that_gives_up_takes_nothing_with_it(tmp_path: Path) -> None:
+    bus = SqliteBus(tmp_path / "bus.db")
+    given_up = bus.append([message(1)])
+    assert not given_up.cancel(), "it may be in a transaction already"
+    assert append(bus, 2) == range(2, 3)
+    assert given_up.result(10) == range(1, 2)
+    bus.close()
+
+
+class Mistaken(SqliteBus):
+    """Has a mistake in its commit, after the transaction was begun."""
+
+    def _commit(self, group: list[Append]) -> None:
+        raise ZeroDivisionError
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_writer_that_dies_of_a_mistake_leaves_nobody_waiting(tmp_path: Path) -> None:
+    bus = Mistaken(tmp_path / "bus.db")
+    with pytest.raises(Unavailable, match="has stopped"):
+        bus.append([message(1)]).result(10)
+    with pytest.raises(Unavailable, match="closed"):
+        for _ in range(1000):
+            bus.append([message(2)]).result(10)
+    assert not bus.healthy()
+    bus.close()
