@@ -25,6 +25,7 @@ from policies.knobs import KnobSpec
 from policies.laws import Law, LawStep
 from policies.policy import Origin
 from policies.proposal import Proposal
+from policies.runtime_config import Shrink
 from policies.settings import Setting
 from signals.events import MICROS
 from signals.settings import IntentSettings
@@ -106,7 +107,7 @@ def propose_law(
     if cap == ladder[-1]:
         return f"the ladder's top, {cap}, is predicted to meet {limit_ms:g} ms: no law is needed"
     law = _law(cap, ladder[-1], limits)
-    setting = Setting(law=law, shrink="preempt" if plant.drain_p95_s > model.drain_s else "drain")
+    setting = Setting(law=law, shrink=shrink_for(intents, plant.drain_p95_s, model))
     if before == setting:
         return "this law is in force already"
     share = _interactive_share(law, intents, plant, limits)
@@ -132,6 +133,23 @@ def strictest_tpot_ms(intents: Mapping[str, IntentSettings]) -> float | None:
         if intent.class_ == INTERACTIVE and intent.slo.tpot_ms is not None
     ]
     return float(min(limits)) if limits else None
+
+
+def shrink_for(
+    intents: Mapping[str, IntentSettings], drain_s: float, model: PlantSettings
+) -> Shrink:
+    """How a cap comes down: the first interactive request must not wait for the drain.
+
+    ``drain_s`` is how long running work still needs. Preempted work is computed again later.
+    """
+    limits_ms = [
+        intent.slo.ttft_ms
+        for intent in intents.values()
+        if intent.class_ == INTERACTIVE and intent.slo.ttft_ms is not None
+    ]
+    if limits_ms and drain_s * 1000 > model.drain_share * min(limits_ms):
+        return "preempt"
+    return "drain"
 
 
 def _fitted(plant: PlantInput, model: PlantSettings) -> StepCurve | str:

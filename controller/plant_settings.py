@@ -29,10 +29,10 @@ class PlantSettings(Section):
         ge=0,
         le=2,
     )
-    drain_s: float = setting(
-        3.0,
-        unit="s",
-        reason="running work that ends sooner is left to drain when a law lowers a cap",
+    drain_share: float = setting(
+        0.5,
+        unit="share",
+        reason="of the TTFT limit; running work that needs longer is preempted when a law lowers",
         ge=0,
-        le=600,
+        le=10,
     )

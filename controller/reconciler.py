@@ -96,6 +96,8 @@ def _differs(spec: KnobSpec, wish: Desired, seen: RuntimeConfig) -> bool:
 
 
 def _same(setting: Setting, now: ObservedSetting) -> bool:
+    if setting.shrink != now.shrink:
+        return False
     if setting.law is not None or now.law is not None:
         return setting.law == now.law
     return setting.value == now.value

@@ -36,7 +36,7 @@ def baseline_below(draft: Draft, knob: str, boot: int) -> Setting:
 
 def _busy(draft: Draft) -> bool:
     running = draft.trial is not None and draft.trial.state != "done"
-    return running or any(not p.emergency or p.state != "in_force" for p in draft.in_state(*BUSY))
+    return running or bool(draft.in_state(*BUSY))
 
 
 def _start_trial(draft: Draft, policy: Policy, seen: Seen) -> None:

@@ -135,8 +135,8 @@ def test_the_strictest_interactive_limit_counts() -> None:
 
 
 def test_long_running_work_is_preempted_and_short_work_drains() -> None:
-    assert proposal(50, drain_p95_s=1.0).setting.shrink == "drain"
-    assert proposal(50, drain_p95_s=20.0).setting.shrink == "preempt"
+    assert proposal(50, drain_p95_s=0.4).setting.shrink == "drain"
+    assert proposal(50, drain_p95_s=1.2).setting.shrink == "preempt"
 
 
 def test_nothing_is_proposed_without_grounds_and_the_words_say_which_are_missing() -> None:
