@@ -17,7 +17,7 @@ from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.codec import encode
 from signals.errors import Broken
 from signals.events import MICROS, Record, Signal
-from signals.features.main import run
+from signals.features.main import _pause_s, run
 from signals.features.reader import SqliteFeatures
 from signals.settings import FeatureSettings
 from tests.signals.making import INTENTS, METRICS, T0_US, Folding, basic, feedback, second
@@ -110,3 +110,11 @@ def test_a_bus_that_ends_before_what_was_read_of_it_stops_the_stage(path: Path) 
     shorter.append(messages(second(0, T0_US)))
     with pytest.raises(Broken, match="ends at 1, but 2 was read"):
         follow(shorter, path, threading.Event())
+
+
+def test_windows_are_published_at_once_after_quiet_and_then_every_publish_ms() -> None:
+    settings = FeatureSettings(poll_ms=20, publish_ms=100, batch_events=10)
+    assert _pause_s(0, settings, took_s=0.001) == pytest.approx(0.019), "quiet: look again soon"
+    assert _pause_s(3, settings, took_s=0.03) == pytest.approx(0.07), "just published"
+    assert _pause_s(3, settings, took_s=0.2) == 0.0
+    assert _pause_s(10, settings, took_s=0.001) == 0.0, "there is more"
