@@ -25,7 +25,9 @@ def plan_patch(
 ) -> Patch | None:
     """The PATCH that turns ``seen`` into ``wish``, or None when nothing differs.
 
-    Under ``wish.hold`` only the hold itself and the trial's end are sent: settings stay.
+    Under ``wish.hold`` only the hold itself and the trial's end are sent: settings stay. When the
+    trial's stamp changes, a setting that expires is sent again with its new end: of two candidate
+    blocks in a row the second must not fall back when the first one's time is over.
     """
     changes: list[SettingChange] = []
     if not wish.hold:
@@ -64,9 +66,10 @@ def has(seen: RuntimeConfig, knob: str, setting: Setting, policy_id: str | None)
 def _change(
     spec: KnobSpec, wish: Desired, seen: RuntimeConfig, now_us: int
 ) -> SettingChange | None:
-    if not _differs(spec, wish, seen):
-        return None
     want = wish.settings.get(spec.name)
+    ends = want is not None and want.expires_us is not None and spec.name not in wish.left_alone
+    if not _differs(spec, wish, seen) and not (ends and wish.trial != seen.trial):
+        return None
     if want is None:
         return SettingChange(knob=spec.name)
     expires_in_s = None

@@ -203,6 +203,17 @@ def test_a_candidate_carries_its_expiry_and_its_fallback() -> None:
     assert change.expires_in_s == pytest.approx(45.0)
 
 
+def test_of_two_candidate_blocks_in_a_row_the_second_gets_its_own_expiry() -> None:
+    found = wish(on=trial(64, "candidate"))
+    before = TrialStamp(id="tri", block=7, arm="candidate")
+    there = msgspec.structs.replace(seen(64, "p9"), trial=before)
+    patch = plan_patch(found, there, epoch=1, change_id="c", now_us=NOW_US)
+    assert patch is not None and found.trial != before
+    assert [change.expires_in_s for change in patch.settings] == [pytest.approx(45.0)]
+    same = msgspec.structs.replace(there, trial=found.trial)
+    assert plan_patch(found, same, epoch=1, change_id="c", now_us=NOW_US) is None
+
+
 def test_a_knob_without_any_wish_goes_to_its_boot_value() -> None:
     patch = plan_patch(Desired(settings={}), seen(8), epoch=1, change_id="c", now_us=NOW_US)
     assert patch is not None
