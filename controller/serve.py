@@ -59,6 +59,7 @@ class TargetLoop:
         self._entropy = entropy
         self._timers = Timers()
         self._last_read: LastRead | None = None
+        self._loaded: tuple[tuple[int, Latched | None], LoopState] | None = None
         self._wake = threading.Event()
         self._stop = threading.Event()
         self.failed: BaseException | None = None
@@ -107,6 +108,14 @@ class TargetLoop:
         return self._act(step, seen, now_us)
 
     def _load(self, latched: Latched | None, now_us: int) -> LoopState:
+        """What the store says, read again only when something was written since."""
+        writes = self._store.writes
+        if self._loaded is None or self._loaded[0] != (writes, latched):
+            self._loaded = ((writes, latched), self._read(latched, now_us))
+        state = self._loaded[1]
+        return msgspec.structs.replace(state, timers=self._timers, last_read=self._last_read)
+
+    def _read(self, latched: Latched | None, now_us: int) -> LoopState:
         name = self._declared.name
         with self._store.read() as tx:
             control = tx.control(name)
@@ -117,7 +126,8 @@ class TargetLoop:
         if (latched is not None) != (control.hold or control.killed):
             with self._store.write() as tx:
                 follow_latch(tx, name, latched, actor=LOOP, now_us=now_us)
-            return self._load(latched, now_us)
+            return self._read(latched, now_us)
+        self._last_read = last
         return LoopState(
             declared=self._declared,
             policies=policies,

@@ -198,5 +198,9 @@ class Store(Protocol):
     def read(self) -> AbstractContextManager[Tx]:
         """A consistent snapshot; writing through it raises."""
 
+    @property
+    def writes(self) -> int:
+        """Rises with every write that committed. Only one process writes (invariant 2)."""
+
     def close(self) -> None:
         """Idempotent."""

@@ -49,6 +49,12 @@ class SqlStore(SqlReader):
         self._wait_s = settings.busy_timeout_ms / 1000
         self._lock = threading.Lock()
         self._holder: int | None = None
+        self._writes = 0
+
+    @property
+    def writes(self) -> int:
+        """Rises with every write that committed: what was read before it may be old."""
+        return self._writes
 
     @contextmanager
     def write(self) -> Iterator[SqlTx]:
@@ -56,8 +62,10 @@ class SqlStore(SqlReader):
 
         Compute first, then open it: everybody who writes waits for it.
         """
-        with self._alone(), translated(), self._writing.begin() as connection:
-            yield SqlTx(connection, writing=True)
+        with self._alone():
+            with translated(), self._writing.begin() as connection:
+                yield SqlTx(connection, writing=True)
+            self._writes += 1
 
     def close(self) -> None:
         """Idempotent."""
