@@ -14,9 +14,15 @@ from signals.features.windows import Tally, end_us, minute_of
 
 Stored = Mapping[WindowKey, WindowRevision]
 
+_EMPTY = WindowCounts()
+
 
 class Publisher:
-    """Makes revisions with rising cursors. ``holes``: replica -> gaps in its records."""
+    """Makes revisions with rising cursors. ``holes``: replica -> gaps in its records.
+
+    ``vanished``: windows that held nothing but a judgement that was taken back before they closed;
+    they close as if they had never been.
+    """
 
     def __init__(
         self,
@@ -27,6 +33,7 @@ class Publisher:
     ) -> None:
         self.cursor = cursor
         self.published: dict[WindowKey, WindowRevision] = {}
+        self.vanished: list[WindowKey] = []
         self._closed_us = closed_us
         self._holes = holes
 
@@ -72,6 +79,9 @@ class Publisher:
             incomplete,
             counts,
         ):
+            return
+        if closed and counts == _EMPTY and (before is None or not before.closed):
+            self.vanished.append(key)
             return
         corrections = before.revision if before is not None else 0
         self.cursor += 1

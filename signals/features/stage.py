@@ -42,6 +42,7 @@ class FeatureStage:
             Written(
                 change=change,
                 windows=publisher.published.values(),
+                vanished=publisher.vanished,
                 producers=_add(stored.producers(change.producers), change.producers),
             ),
             Position(

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from signals.features import rows
 from signals.features.change import Change, Orphan, ProducerCounts
-from signals.features.model import WindowRevision
+from signals.features.model import WindowKey, WindowRevision
 
 _REQUEST = """INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (request_id) DO UPDATE SET good = excluded.good, due_us = excluded.due_us,
@@ -19,6 +19,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (target, width_s, start_us, replica, intent, digest, trial, block) DO UPDATE SET
 revision = excluded.revision, closed = excluded.closed, incomplete = excluded.incomplete,
 cursor = excluded.cursor, counts = excluded.counts"""
+_VANISH = """DELETE FROM windows WHERE target = ? AND width_s = ? AND start_us = ?
+AND replica = ? AND intent = ? AND digest = ? AND trial = ? AND block = ?"""
 _ENGINE = """INSERT INTO engines VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (target, replica, incarnation) DO UPDATE SET
 first_us = excluded.first_us, last_us = excluded.last_us, state = excluded.state"""
@@ -26,10 +28,11 @@ _DEAD_LETTER = "INSERT INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class Written(Struct, frozen=True, kw_only=True):
-    """A change, the windows it makes, and its producers' new totals."""
+    """A change, the windows it makes and ends, and its producers' new totals."""
 
     change: Change
     windows: Iterable[WindowRevision]
+    vanished: Iterable[WindowKey]
     producers: Mapping[str, ProducerCounts]
 
 
@@ -60,6 +63,7 @@ def write(db: sqlite3.Connection, written: Written) -> None:
     marks = "INSERT OR REPLACE INTO watermarks VALUES (?, ?)"
     db.executemany(marks, change.watermarks.items())
     db.executemany(_WINDOW, [rows.row_of_window(window) for window in written.windows])
+    db.executemany(_VANISH, [rows.row_of_key(key) for key in written.vanished])
     totals = [(name, rows.text(counts)) for name, counts in written.producers.items()]
     db.executemany("INSERT OR REPLACE INTO producers VALUES (?, ?)", totals)
 

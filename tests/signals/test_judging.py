@@ -104,6 +104,22 @@ def test_a_finish_in_time_that_is_told_late_is_judged_anew(
     assert judged(features) == {0: (1, 1)}
 
 
+def test_a_window_with_nothing_but_a_judgement_taken_back_closes_as_if_it_had_never_been(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    other = stamp(digest="d1")
+    folding.take(arrived(0, 1, T0_US + 4 * MICROS, by=other), second(2, T0_US + 20 * MICROS))
+    folding.take(finished(1, 1, T0_US + 4 * MICROS, T0_US + 4_900_000, by=other))
+
+    def starts() -> list[int]:
+        windows = features.windows("chat", from_us=0, to_us=2**62)
+        return [w.key.start_us - T0_US for w in windows if w.key.digest == "d1"]
+
+    assert starts() == [0, 5 * MICROS], "open, it says that the judgement is gone"
+    folding.take(second(3, T0_US + 60 * MICROS))
+    assert starts() == [0]
+
+
 def test_many_deadlines_that_pass_at_once_are_all_judged(
     folding: Folding, features: SqliteFeatures
 ) -> None:

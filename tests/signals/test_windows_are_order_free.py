@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 from signals.events import MICROS, IntentLoad, Record, SeenStamp, SeenTrial, Signal
@@ -147,6 +147,7 @@ def timeless(window: WindowRevision) -> WindowRevision:
     return msgspec.structs.replace(window, cursor=0)
 
 
+@example(seed=65535)  # a premature judgement, taken back, had left an empty window behind
 @given(seed=st.integers(min_value=0, max_value=2**32))
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
