@@ -37,7 +37,10 @@ def test_an_engine_is_built_calibrated_and_answers(loaded: Loaded) -> None:
         active_cap=4, step_token_budget=64, context=256, kv_blocks=64
     )
     assert [(point.decode, point.prefill) for point in engine.curve] == [
-        (1, 0), (2, 0), (4, 0), (0, 64),
+        (1, 0),
+        (2, 0),
+        (4, 0),
+        (0, 64),
     ]
     assert all(point.step_us > 0 for point in engine.curve)
     assert engine.fingerprint.startswith("smollm2-135m-instruct/b179c9523d0e/bf16-")
@@ -75,7 +78,9 @@ def test_the_budget_is_the_largest_chunk_within_the_step_limit(model: Model) -> 
     )
     assert budget == 96, "one of its three steps was fast enough, none of the next size's"
     assert [(point.prefill, point.step_us) for point in points] == [
-        (64, 100_000), (96, 400_000), (128, 310_000),
+        (64, 100_000),
+        (96, 400_000),
+        (128, 310_000),
     ]
 
 
@@ -84,9 +89,9 @@ def test_the_budget_never_exceeds_its_capacity_and_never_falls_below_the_smalles
 ) -> None:
     def found(cost_s: float) -> int:
         clock = Slowing(lambda n: cost_s)
-        return calibrate.measure_prefill(
-            model, capacity=100, limit_ms=300, repeats=1, clock=clock
-        )[1]
+        return calibrate.measure_prefill(model, capacity=100, limit_ms=300, repeats=1, clock=clock)[
+            1
+        ]
 
     assert found(0.001) == 100
     assert found(9.0) == 64

@@ -37,8 +37,7 @@ def test_32_prompts_of_64_tokens_give_the_same_ids_alone_and_in_any_company(
     loaded: Loaded, model: Model, chat: Chat
 ) -> None:
     asked = [
-        request(f"p{at}", chat(prompt), max_tokens=64, seed=at)
-        for at, prompt in enumerate(PROMPTS)
+        request(f"p{at}", chat(prompt), max_tokens=64, seed=at) for at, prompt in enumerate(PROMPTS)
     ]
     alone: dict[str, list[int]] = {}
     for one in asked:
@@ -98,9 +97,7 @@ def test_preempted_for_want_of_blocks_a_request_loses_and_repeats_nothing(
 
 def test_greedy_text_is_sensible(loaded: Loaded, model: Model, chat: Chat) -> None:
     driven = Driven(model, loaded.tokenizer)
-    driven.add(
-        request("a", chat("What is the capital of France?"), max_tokens=20, temperature=0.0)
-    )
+    driven.add(request("a", chat("What is the capital of France?"), max_tokens=20, temperature=0.0))
     driven.run()
     assert driven.heard.text("a") == "The capital of France is Paris."
     assert driven.heard.finish("a") == "stop"
@@ -152,9 +149,7 @@ def test_a_waiting_request_can_be_cancelled(loaded: Loaded, model: Model, chat: 
     assert driven.heard.finish("b") == "cancelled"
 
 
-def test_the_context_ends_an_answer_that_would_outgrow_it(
-    loaded: Loaded, model: Model
-) -> None:
+def test_the_context_ends_an_answer_that_would_outgrow_it(loaded: Loaded, model: Model) -> None:
     driven = Driven(model, loaded.tokenizer)
     driven.add(request("a", tuple(range(100, 605)), max_tokens=100, temperature=1.0))
     driven.run()
@@ -162,9 +157,7 @@ def test_the_context_ends_an_answer_that_would_outgrow_it(
     assert len(driven.heard.tokens("a")) <= model.context - 505
 
 
-def test_records_and_load_say_what_each_step_did(
-    loaded: Loaded, model: Model, chat: Chat
-) -> None:
+def test_records_and_load_say_what_each_step_did(loaded: Loaded, model: Model, chat: Chat) -> None:
     driven = Driven(model, loaded.tokenizer, [Limits(active_cap=2, step_token_budget=64), WIDE])
     prompt = chat("Hi.")
     driven.add(
