@@ -11,14 +11,14 @@ import getpass
 from contextlib import AbstractContextManager, ExitStack
 from typing import Literal
 
-from controller.addresses import control_urls
 from controller.fleet import Fleet, Replica, monotonic_s
 from controller.keys import wall_us
 from controller.latch import Latch
 from controller.layout import Layout
 from controller.operations import ControlReport, Operations
-from controller.rules import Rules
-from controller.secret_files import read_secret
+from controller.processes.addresses import control_urls
+from controller.processes.secret_files import read_secret
+from controller.rules.firing import Rules
 from controller.settings import Settings
 from controller.state import Declared
 from controller.store.port import Principal, Tx
@@ -39,6 +39,11 @@ class ReadOnlyStore:
         self._reader = reader
         self.read = reader.read
         self.close = reader.close
+
+    @property
+    def writes(self) -> int:
+        """None of its own."""
+        return 0
 
     def write(self) -> AbstractContextManager[Tx]:
         """Never. Raises ``Unavailable``."""

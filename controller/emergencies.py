@@ -5,10 +5,10 @@ It acted at once, so it is never judged by before and after; what is here only t
 
 from __future__ import annotations
 
-from controller import blocks
 from controller.reading import undo
-from controller.rules import clear_for_s
+from controller.rules.firing import clear_for_s
 from controller.state import Draft, Seen
+from controller.trial import blocks
 from policies.policy import Policy
 
 WORSE_POINTS = 0.05

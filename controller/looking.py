@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from controller import blocks
 from controller.fleet import Replica
 from controller.judge.trips import misses_s
 from controller.state import BlockCounts, BlockRows, Declared, PlantInput, Seen
+from controller.trial import blocks
 from controller.trials import Block, Trial
 from signals.events import MICROS
 from signals.features.model import Features, RequestRow, WindowRevision

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from random import Random
 
-from controller import blocks
 from controller.desired import desired
 from controller.emergencies import release
-from controller.judging import judge
 from controller.proposing import propose
 from controller.reading import take_in
-from controller.starting import start
 from controller.state import Draft, LoopState, Seen, Step
+from controller.trial import blocks
+from controller.trial.judging import judge
+from controller.trial.starting import start
 
 
 def step(state: LoopState, seen: Seen, *, now_us: int, rng: Random) -> Step:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from controller import blocks
 from controller.desired import Desired, desired
 from controller.fleet import Fleet, Reached
 from controller.latch import Latched, LatchState
 from controller.state import Declared
 from controller.store.port import Control, Principal, Store, Tx
+from controller.trial import blocks
 from policies import laws
 from policies.ids import new_id
 from policies.knobs import KnobSpec

@@ -6,11 +6,11 @@ asks a person, only ``auto`` goes on by itself.
 
 from __future__ import annotations
 
-from controller import plant
-from controller.rules import Fired, fire
-from controller.starting import baseline_below
+from controller.plant import laws as plant
+from controller.rules.firing import Fired, fire
 from controller.state import LOOP, Draft, Seen
 from controller.store.port import Decision
+from controller.trial.starting import baseline_below
 from policies.guardrails import OPEN, admit
 from policies.knobs import KnobSpec
 from policies.policy import Mode, Origin, Policy

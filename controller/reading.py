@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from controller import blocks
 from controller.reconciler import has
 from controller.state import Draft, LastRead
 from controller.store.port import Foreign
+from controller.trial import blocks
 from policies.policy import Policy
 from policies.runtime_config import Change, RuntimeConfig
 from policies.settings import Setting

@@ -20,7 +20,7 @@ from controller.fleet import Fleet
 from controller.latch import Latched
 from controller.looking import Looker
 from controller.operations import follow_latch
-from controller.rules import Timers
+from controller.rules.firing import Timers
 from controller.state import LOOP, Declared, LastRead, LoopState, Seen, Step
 from controller.store.port import Store, Tx
 from policies.lifecycle import FINAL, STATES

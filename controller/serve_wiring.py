@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from controller.addresses import control_urls
 from controller.api.app import make_app
 from controller.api.ports import Services
 from controller.api.server import serve_until
@@ -18,8 +17,9 @@ from controller.latch import Latch
 from controller.layout import Layout
 from controller.looking import Looker
 from controller.operations import Operations
-from controller.rules import compile_rules
-from controller.secret_files import read_secret
+from controller.processes.addresses import control_urls
+from controller.processes.secret_files import read_secret
+from controller.rules.firing import compile_rules
 from controller.serve import TargetLoop
 from controller.serving import Identity, Loops, take_identity
 from controller.settings import Settings

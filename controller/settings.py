@@ -1,6 +1,6 @@
 """All settings, composed from each room's own section model.
 
-``controller.settings_load`` reads them from ``trimtab.yaml`` and the environment; the page
+``controller.config.load`` reads them from ``trimtab.yaml`` and the environment; the page
 ``docs/settings.md`` is generated from these models, and a test keeps it up to date.
 """
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 
-from controller.plant_settings import PlantSettings
-from controller.sections import (
+from controller.config.sections import (
     GuardrailSettings,
     ServeSettings,
     SupervisorSettings,
     TrialSettings,
 )
+from controller.config.targets import EngineChoice, Knobs, KnobSettings, OnKill, TargetSettings
+from controller.plant.settings import PlantSettings
 from controller.store.settings import StoreSettings
-from controller.target_settings import EngineChoice, Knobs, KnobSettings, OnKill, TargetSettings
 from engine.settings import EngineSettings
 from signals.configuring import Section, setting
 from signals.settings import BusSettings, FeatureSettings, IngestSettings, MetricSettings, Name

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from controller.config.sections import GuardrailSettings, ServeSettings, TrialSettings
+from controller.config.targets import TargetSettings
 from controller.desired import Desired
-from controller.plant_settings import PlantSettings
-from controller.rules import Rules, Timers
-from controller.sections import GuardrailSettings, ServeSettings, TrialSettings
+from controller.plant.settings import PlantSettings
+from controller.rules.firing import Rules, Timers
 from controller.store.port import Control, Decision, Foreign
-from controller.target_settings import TargetSettings
 from controller.trials import Trial, TrialPlan
 from policies.ids import new_id
 from policies.lifecycle import State, check_move

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from controller import settings_page
+from controller.config import page as settings_page
 from docs import commands, lifecycle_diagram, module_map, routes
 
 DOCS = Path(__file__).resolve().parent

@@ -7,7 +7,7 @@ import threading
 import uvicorn
 from fastapi import FastAPI
 
-from controller.sections import ServeSettings
+from controller.config.sections import ServeSettings
 from signals.errors import Unavailable
 
 GRACE_S = 3

@@ -9,10 +9,10 @@ import typer
 
 from controller.cli.root import Json, root_of, show
 from controller.cli.tables import table
-from controller.rules import compile_rules
+from controller.config.page import page
+from controller.config.tree import Leaf, leaves
+from controller.rules.firing import compile_rules
 from controller.settings import Settings
-from controller.settings_page import page
-from controller.settings_tree import Leaf, leaves
 from signals.errors import Rejected
 
 app = typer.Typer(help="What can be set.", no_args_is_help=True, rich_markup_mode=None)

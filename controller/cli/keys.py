@@ -10,7 +10,7 @@ import typer
 
 from controller.cli.root import Json, root_of, show
 from controller.cli.tables import table, when
-from controller.secret_files import write_secret
+from controller.processes.secret_files import write_secret
 
 app = typer.Typer(help="Keys of people and producers.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -13,8 +13,8 @@ import msgspec
 import typer
 
 from controller.cli.root import Json, Root, root_of
+from controller.processes.supervisor import Report
 from controller.settings import Settings
-from controller.supervisor import Report
 from signals.errors import TrimtabError
 from signals.file_lock import FileLock
 from signals.stopping import stop_on_termination
@@ -45,9 +45,9 @@ def up(
     trimtab up
     trimtab --config trimtab.yaml up --json
     """
-    from controller.children import child_specs, ready_line
-    from controller.first_start import prepare
-    from controller.supervisor import Supervisor
+    from controller.processes.children import child_specs, ready_line
+    from controller.processes.first_start import prepare
+    from controller.processes.supervisor import Supervisor
     from engine.models import fetch, is_fetched
 
     root = root_of(ctx)
@@ -75,8 +75,8 @@ def up(
 
 def engine(ctx: typer.Context) -> None:
     """Run this machine's engine alone (becomes `python -m engine`)."""
-    from controller.engine_start import engine_command
-    from controller.first_start import prepare
+    from controller.processes.engine_start import engine_command
+    from controller.processes.first_start import prepare
 
     settings = root_of(ctx).settings
     prepare(settings)
@@ -108,7 +108,7 @@ def serve(ctx: typer.Context) -> None:
 
 def init(ctx: typer.Context, as_json: Json = False) -> None:
     """Make the state directory, the store and the first keys. Run by `up` too; idempotent."""
-    from controller.first_start import prepare
+    from controller.processes.first_start import prepare
 
     root = root_of(ctx)
     made = [os.fspath(path) for path in prepare(root.settings)]
@@ -129,7 +129,7 @@ def fetch_models(ctx: typer.Context) -> None:
 
 def _stage(root: Root, run: Stage) -> None:
     """One stage's life. Logs go to standard error, which `up` collects in files."""
-    from controller.first_start import prepare
+    from controller.processes.first_start import prepare
 
     logging.basicConfig(
         level=logging.INFO,

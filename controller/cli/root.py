@@ -14,9 +14,9 @@ import typer
 from typer.core import TyperGroup
 
 from controller.cli.client import Client, read_key
+from controller.config.load import load
 from controller.layout import Layout
 from controller.settings import Settings
-from controller.settings_load import load
 from signals.errors import Broken, Rejected, Unavailable
 
 REJECTED = 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller.api.server import serve_until
-from controller.sections import ServeSettings
+from controller.config.sections import ServeSettings
 from tests.api.plane import Plane
 from tests.cli.running import Trimtab, answers, until
 from tests.signals.processes import free_port

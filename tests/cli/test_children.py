@@ -6,10 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from controller.child import Child, ChildSpec
-from controller.child_log import RotatingLog, tail
-from controller.restarts import Restarts
-from controller.sections import SupervisorSettings
+from controller.config.sections import SupervisorSettings
+from controller.processes.child import Child, ChildSpec
+from controller.processes.child_log import RotatingLog, tail
+from controller.processes.restarts import Restarts
 from tests.cli.running import until
 
 DEAF = "import signal as s; s.signal(15, s.SIG_IGN); print('deaf', flush=True); s.pause()"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller.rules import compile_rules
+from controller.config.load import validate
+from controller.config.tree import leaves
+from controller.rules.firing import compile_rules
 from controller.settings import Settings
-from controller.settings_load import validate
-from controller.settings_tree import leaves
 from docs import build, commands
 from policies.lifecycle import STATES
 from tests.house.tree import BESIDE, PACKAGES, ROOT, name_of, sources

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from controller import blocks
 from controller.desired import Desired, OnKill, desired
 from controller.reconciler import differs, plan_patch
 from controller.store.port import Control, Foreign
+from controller.trial import blocks
 from controller.trials import Trial, TrialPlan
 from engine.knobs import embedded_knobs
 from policies.policy import Origin, Policy

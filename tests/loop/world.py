@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from controller.config.sections import GuardrailSettings, ServeSettings, TrialSettings
+from controller.config.targets import TargetSettings
 from controller.fleet import Fleet, Replica
 from controller.latch import Latch
 from controller.looking import Looker
 from controller.operations import Operations
-from controller.rule_settings import RuleSettings
-from controller.rules import compile_rules
-from controller.sections import GuardrailSettings, ServeSettings, TrialSettings
+from controller.rules.firing import compile_rules
+from controller.rules.settings import RuleSettings
 from controller.serve import TargetLoop
 from controller.state import Declared
 from controller.store.port import Principal
 from controller.store.sql import SqlStore, open_store
-from controller.target_settings import TargetSettings
 from controller.trials import Trial
 from engine.knobs import embedded_knobs
 from engine.metering import ArrivalMeter

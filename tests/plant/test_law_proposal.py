@@ -5,9 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.plant import cap_for_tpot, propose_law, reference_tokens_per_s, strictest_tpot_ms
-from controller.sections import TrialSettings
-from controller.step_curve import StepCurve
+from controller.config.sections import TrialSettings
+from controller.plant.laws import (
+    cap_for_tpot,
+    propose_law,
+    reference_tokens_per_s,
+    strictest_tpot_ms,
+)
+from controller.plant.step_curve import StepCurve
 from policies import laws
 from policies.laws import Law, LawStep
 from policies.proposal import Proposal

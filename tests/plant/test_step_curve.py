@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller import step_curve
-from controller.step_curve import StepCurve, fit
+from controller.plant import step_curve
+from controller.plant.step_curve import StepCurve, fit
 from signals.events import StepMoments
 from tests.plant.samples import BASE_US, BOOT, DECODE_US, PREFILL_US, moments, steps
 

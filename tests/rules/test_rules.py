@@ -9,9 +9,11 @@ import msgspec
 import pytest
 from pydantic import ValidationError
 
-from controller import rule_conditions, rule_settings, rules
-from controller.rule_settings import RuleSettings
-from controller.rules import Rules, Timers, clear_for_s, compile_rules, fire
+from controller.rules import conditions as rule_conditions
+from controller.rules import firing as rules
+from controller.rules import settings as rule_settings
+from controller.rules.firing import Rules, Timers, clear_for_s, compile_rules, fire
+from controller.rules.settings import RuleSettings
 from policies.knobs import KnobSpec
 from signals.errors import Rejected
 

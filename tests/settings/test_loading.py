@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from controller.config.load import load, validate
+from controller.config.page import page
+from controller.config.tree import leaves
 from controller.settings import DEFAULT_METRICS, Settings, TargetSettings
-from controller.settings_load import load, validate
-from controller.settings_page import page
-from controller.settings_tree import leaves
 from policies.knobs import KnobSpec
 from policies.settings import Setting
 from tests.house.tree import ROOT

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controller.settings_load import load, validate
-from controller.settings_problems import BadSettings
+from controller.config.load import load, validate
+from controller.config.problems import BadSettings
 from signals.errors import Rejected
 
 TARGET: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-from controller.rule_settings import RuleSettings
+from controller.rules.settings import RuleSettings
 from policies.knobs import KnobSpec
 from policies.policy import Mode
 from policies.settings import Setting, digest

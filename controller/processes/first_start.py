@@ -17,7 +17,7 @@ from pathlib import Path
 from controller import keys
 from controller.keys import KeyRequest
 from controller.layout import Layout
-from controller.secret_files import new_secret, write_secret
+from controller.processes.secret_files import new_secret, write_secret
 from controller.settings import Settings
 from controller.store.sql import open_store
 from signals.file_lock import FileLock

@@ -16,10 +16,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from controller.child import Child, ChildSpec
-from controller.child_log import tail
-from controller.restarts import Restarts
-from controller.sections import SupervisorSettings
+from controller.config.sections import SupervisorSettings
+from controller.processes.child import Child, ChildSpec
+from controller.processes.child_log import tail
+from controller.processes.restarts import Restarts
 from signals.errors import Unavailable
 
 POLL_S = 0.1

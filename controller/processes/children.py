@@ -14,11 +14,11 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from controller.addresses import url
 from controller.bootstrap import features_ready
-from controller.child import ChildSpec
-from controller.engine_start import engine_command
 from controller.layout import Layout
+from controller.processes.addresses import url
+from controller.processes.child import ChildSpec
+from controller.processes.engine_start import engine_command
 from controller.settings import Settings
 
 READY_TIMEOUT_S = 1.0

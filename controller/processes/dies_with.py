@@ -1,4 +1,6 @@
-"""``python -m controller.dies_with PID COMMAND…``: become a command that cannot outlive its parent.
+"""Become a command that can't outlive its parent.
+
+``python -m controller.processes.dies_with PID COMMAND…``
 
 On Linux the kernel kills a process when the thread that started it ends (PR_SET_PDEATHSIG; it
 survives ``exec``). Set here, after the fork and before the command, because code run between fork

@@ -7,7 +7,7 @@ the oldest of them is a minute old, and ``exhausted`` says so, loudly, once.
 
 from __future__ import annotations
 
-from controller.sections import SupervisorSettings
+from controller.config.sections import SupervisorSettings
 
 MINUTE_S = 60.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from controller import blocks
-from controller.planning import plan
 from controller.state import Draft, Seen
+from controller.trial import blocks
+from controller.trial.planning import plan
 from controller.trials import Trial
 from policies.knobs import KnobSpec
 from policies.lifecycle import State

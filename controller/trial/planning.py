@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.cycles import cycle_s, whole_cycles_s
-from controller.plant import reference_tokens_per_s
+from controller.plant.cycles import cycle_s, whole_cycles_s
+from controller.plant.laws import reference_tokens_per_s
 from controller.state import Declared, PlantInput
 from controller.trials import GuardPlan, IntentPlan, TrialPlan
 from policies.knobs import KnobSpec

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from controller.cycles import cycle_s
-from controller.law_case import LawCase, evidence, expected, reason
-from controller.plant_settings import PlantSettings
+from controller.plant.cycles import cycle_s
+from controller.plant.law_case import LawCase, evidence, expected, reason
+from controller.plant.settings import PlantSettings
+from controller.plant.step_curve import StepCurve, fit
 from controller.state import PlantInput
-from controller.step_curve import StepCurve, fit
 from policies.knobs import KnobSpec
 from policies.laws import Law, LawStep
 from policies.policy import Origin

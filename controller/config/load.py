@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from controller.config.problems import from_validation
+from controller.config.tree import dotted
 from controller.settings import Settings
-from controller.settings_problems import from_validation
-from controller.settings_tree import dotted
 from signals.errors import Rejected
 
 DEFAULT_FILE = Path("trimtab.yaml")

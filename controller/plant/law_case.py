@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from controller.step_curve import StepCurve
+from controller.plant.step_curve import StepCurve
 from policies.policy import Effect
 
 

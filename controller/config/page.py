@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from controller.config.tree import Leaf, leaves
 from controller.settings import DEFAULT_METRICS, Settings
-from controller.settings_tree import Leaf, leaves
 
 HEAD = """# Settings
 

@@ -6,8 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from controller.addresses import url
 from controller.layout import Layout
+from controller.processes.addresses import url
 from controller.settings import Settings
 from engine.run_settings import EngineRun
 from signals.errors import Rejected

@@ -10,7 +10,7 @@ from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from controller import settings_tree as tree
+from controller.config import tree
 from signals.errors import Rejected
 
 

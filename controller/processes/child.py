@@ -1,7 +1,7 @@
 """One child process of ``trimtab up``: started, asked whether it is ready, stopped within a bound.
 
-A child dies with its supervisor, however that died (``controller.dies_with``). The kernel ties this
-to the thread that started the child, so children are started by the main thread.
+A child dies with its supervisor, however that died (``controller.processes.dies_with``). The
+kernel ties this to the thread that started the child, so children are started by the main thread.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from controller.child_log import RotatingLog
-from controller.sections import SupervisorSettings
+from controller.config.sections import SupervisorSettings
+from controller.processes.child_log import RotatingLog
 
 
 class ChildSpec(Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Child:
 
 
 def _start(spec: ChildSpec) -> subprocess.Popen[bytes]:
-    bound = (sys.executable, "-m", "controller.dies_with", str(os.getpid()))
+    bound = (sys.executable, "-m", "controller.processes.dies_with", str(os.getpid()))
     return subprocess.Popen(
         (*bound, *spec.command),
         env=dict(spec.env),

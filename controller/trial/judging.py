@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from controller import blocks
 from controller.judge.carry_over import carry_over, plan_in_force
 from controller.judge.trips import hard_trip, latency_trip
 from controller.judge.values import block_values, unit_differences
 from controller.judge.verdict import hard_ruling, rule_on
 from controller.reading import undo
 from controller.state import BlockCounts, BlockRows, Draft, Seen
+from controller.trial import blocks
 from controller.trials import BlockValues, Ruling, Trial, Unit
 from policies.policy import Policy
 from signals.events import MICROS

@@ -26,8 +26,8 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct, structs
 
-from controller.rule_conditions import Condition, Conditions, feature_names
-from controller.rule_settings import Move, RuleSettings
+from controller.rules.conditions import Condition, Conditions, feature_names
+from controller.rules.settings import Move, RuleSettings
 from policies.knobs import KnobSpec
 from signals.errors import Rejected
 

@@ -1,0 +1,1 @@
+"""The controller's configuration: section models, loading, problems named, the page."""

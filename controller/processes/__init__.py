@@ -1,0 +1,1 @@
+"""One machine's processes: started, watched, brought back, stopped."""

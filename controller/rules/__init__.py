@@ -1,0 +1,1 @@
+"""Declared triggers: CEL conditions, checked when loaded, fired with ``for`` and cooldown."""

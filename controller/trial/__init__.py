@@ -1,0 +1,1 @@
+"""A trial's life: planned, begun, its blocks on the clock, judged."""
