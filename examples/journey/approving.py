@@ -12,14 +12,15 @@ from examples.journey.stage import Stage
 from examples.journey.trial_watch import TrialWatch, undo_words
 
 PENDING_S = 60.0
-AFTER_CYCLES = 1.25
+AFTER_CYCLES = 1.05
 
 
 def approve_law(stage: Stage, ada: Caller, bob: Caller, *, began_s: float) -> dict[str, Any]:
     """The law is proposed for approval, approved by another person, tried and judged."""
     stage.screen.chapter("Approve: a person says yes to the law, and it is put on trial")
     law = pending_law(stage, ada)
-    before = stage.figures.period("before (observe)", began_s, time.time())
+    cycle_s = stage.pace.cycle_s
+    before = stage.figures.period("before (observe)", began_s, time.time(), cycle_s=cycle_s)
     approve(stage, bob, law)
     watch = TrialWatch(stage, law["id"])
     watch.begun()
@@ -28,11 +29,12 @@ def approve_law(stage: Stage, ada: Caller, bob: Caller, *, began_s: float) -> di
     if judged["state"] != "kept":
         stage.screen.say(undo_words(stage, judged))
     ended_s = time.time()
-    pause_s = AFTER_CYCLES * stage.pace.cycle_s
+    pause_s = AFTER_CYCLES * cycle_s
     stage.wait(
         "figures after the verdict", lambda: time.time() - ended_s >= pause_s, pause_s + 10.0
     )
-    after = stage.figures.period(f"after ({judged['state']})", ended_s, time.time())
+    state = stage.policy(law["id"])["state"]
+    after = stage.figures.period(f"after ({state})", ended_s, time.time(), cycle_s=cycle_s)
     stage.screen.table(
         ["", "batch tokens/s", "live attainment"],
         [period.cells() for period in (before, *watch.arms(), after)],

@@ -11,12 +11,11 @@ from examples.journey.arithmetic import Row, coin, number
 from examples.journey.audit_trail import TrialTrail, read_export, states_of, trials_in
 from examples.journey.options import DEFAULT_SEED, Options
 from examples.journey.rederive import Evidence, Rederived, rederive
-from examples.journey.sample import LADDER
+from examples.journey.sample import LADDER, TPOT_SAFETY
 from examples.journey.stage import Stage
 
 BY_EVIDENCE = ("IMPROVED", "HARMED")
 COINS = 16
-SAFETY = 0.15
 
 
 def gather(stage: Stage) -> Evidence:
@@ -93,7 +92,7 @@ def trial_seed(declared: int, words: str) -> int:
 def law_fits(law: Row, tpot_ms: float) -> list[str]:
     """The law's cap meets the limit by the measured curve, and the next ladder value would not.
 
-    The plant keeps ``SAFETY`` below the limit. The ladder's lowest value may miss it: no other
+    The plant keeps ``TPOT_SAFETY`` below the limit. The ladder's lowest value may miss it: no other
     would miss by less.
     """
     cap = law["setting"]["law"]["steps"][0]["value"]
@@ -102,7 +101,7 @@ def law_fits(law: Row, tpot_ms: float) -> list[str]:
     wrong = []
     if at_cap > tpot_ms and cap != LADDER[0]:
         wrong.append(f"cap {cap} is predicted at {at_cap:.1f} ms, over {tpot_ms:g} ms")
-    if at_next * (1 + SAFETY) <= tpot_ms:
+    if at_next * (1 + TPOT_SAFETY) <= tpot_ms:
         wrong.append(f"cap {following} would do too: {at_next:.1f} ms, limit {tpot_ms:g} ms")
     return wrong
 

@@ -37,11 +37,18 @@ def explain(stage: Stage, edited: dict[str, Any] | None) -> None:
 
 
 def _why(stage: Stage) -> None:
-    found = stage.viewer.get("/v1/requests", target=TARGET, good="false", limit=1)["items"]
+    found = [
+        row
+        for intent in ("live", "batch")
+        for row in stage.viewer.get(
+            "/v1/requests", target=TARGET, intent=intent, good="false", limit=20
+        )["items"]
+    ]
     if not found:
         stage.screen.say("no request missed its SLO")
         return
-    told = stage.viewer.get(f"/v1/requests/{found[0]['request_id']}")
+    under_policy = [row for row in found if row["policies"]] or found
+    told = stage.viewer.get(f"/v1/requests/{under_policy[0]['request_id']}")
     row, trial = told["request"], told["trial"]
     stage.screen.say(
         f"why {row['request_id']}: {row['intent']}, {row['status'] or 'unfinished'}, "
@@ -53,7 +60,7 @@ def _why(stage: Stage) -> None:
     )
     for policy in told["policies"]:
         history = " → ".join(
-            f"{step['action'].removeprefix('policy.')} by {step['actor']}"
+            f"{step['action'].removeprefix('policy.')} by {stage.who(step['actor'])}"
             for step in policy.get("history", ())
             if step["action"] in ("policy.proposed", "policy.approved")
         )

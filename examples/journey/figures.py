@@ -7,14 +7,13 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 
 from examples.journey.rest import Caller, RefusedError
 
 EVERY_S = 1.0
-SPAN_S = 10.0
-"""A feature looks back this far, so a period's first such seconds still tell of what was before."""
 KEPT = 7200
 ROWS = 1000
 
@@ -58,27 +57,38 @@ class FigureLog:
         """A feature's last value."""
         return self._noted[-1][1].get(name) if self._noted else None
 
-    def period(self, name: str, from_s: float, to_s: float) -> Period:
-        """What was seen between two moments (Unix seconds)."""
-        rates = [
-            seen["batch.tokens_per_s"]
-            for at_s, seen in list(self._noted)
-            if from_s + SPAN_S <= at_s <= to_s and "batch.tokens_per_s" in seen
+    def period(self, name: str, from_s: float, to_s: float, *, cycle_s: float) -> Period:
+        """What the last whole cycles between two moments (Unix seconds) came to.
+
+        Of the intent ``batch`` the tokens of requests that ended in it, of ``live`` those that
+        arrived. Only as many cycles as the rows at hand reach back for.
+        """
+        ended = [row for row in self._rows("batch") if row["finished_us"] is not None]
+        reach_s = max(from_s, min((row["arrival_us"] / 1e6 for row in ended), default=from_s))
+        cycles = int((to_s - reach_s) / cycle_s)
+        if cycles < 1:
+            return Period(name=name, tokens_per_s=None, attainment=None)
+        began_s = to_s - cycles * cycle_s
+        tokens = sum(
+            row["output_tokens"] for row in ended if began_s < row["finished_us"] / 1e6 <= to_s
+        )
+        good = [
+            row["good"]
+            for row in self._rows("live")
+            if began_s < row["arrival_us"] / 1e6 <= to_s and row["good"] is not None
         ]
         return Period(
             name=name,
-            tokens_per_s=statistics.fmean(rates) if rates else None,
-            attainment=self._attainment("live", from_s, to_s),
+            tokens_per_s=tokens / (to_s - began_s),
+            attainment=statistics.fmean(good) if good else None,
         )
 
-    def _attainment(self, intent: str, from_s: float, to_s: float) -> float | None:
-        rows = self._viewer.get("/v1/requests", target=self._target, intent=intent, limit=ROWS)
-        good = [
-            row["good"]
-            for row in rows["items"]
-            if from_s <= row["arrival_us"] / 1e6 <= to_s and row["good"] is not None
-        ]
-        return statistics.fmean(good) if good else None
+    def _rows(self, intent: str) -> list[dict[str, Any]]:
+        """The target's latest requests of an intent, newest first."""
+        found: list[dict[str, Any]] = self._viewer.get(
+            "/v1/requests", target=self._target, intent=intent, limit=ROWS
+        )["items"]
+        return found
 
     def _run(self) -> None:
         while not self._stop.wait(EVERY_S):

@@ -11,8 +11,12 @@ from examples.journey.options import Options
 
 TARGET = "chat"
 KNOB = "active_cap"
-LADDER = (2, 4, 8, 16, 32, 64)
-BASELINE_CAP = 4
+LADDER = (1, 2, 4, 8, 16, 32, 64)
+BASELINE_CAP = 2
+STEP_BUDGET = 64
+TPOT_SAFETY = 0.6
+"""The plant keeps this share below the TPOT limit: when chats come back, preempted jobs are
+computed again beside them for some seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,22 +38,22 @@ class Pace:
 
 
 FULL = Pace(
-    on_s=8.0,
-    off_s=8.0,
+    on_s=7.5,
+    off_s=7.5,
     batch_e2e_ms=5000,
-    washout_s=4.0,
-    block_s=14.0,
-    flood=96,
-    chats_per_s=2.5,
+    washout_s=3.0,
+    block_s=18.0,
+    flood=80,
+    chats_per_s=2.0,
 )
 SHORT = Pace(
     on_s=4.0,
     off_s=4.0,
     batch_e2e_ms=3000,
     washout_s=2.0,
-    block_s=8.0,
-    flood=96,
-    chats_per_s=3.0,
+    block_s=10.0,
+    flood=80,
+    chats_per_s=2.0,
 )
 
 
@@ -95,7 +99,7 @@ targets:
     engine: {{kind: embedded}}
     on_kill: last_stable
     maximize: batch.tokens_per_s
-    baseline: {{{KNOB}: {BASELINE_CAP}}}
+    baseline: {{{KNOB}: {BASELINE_CAP}, step_token_budget: {STEP_BUDGET}}}   # SAMPLE
     intents:
       live:
         class: interactive
@@ -115,11 +119,14 @@ trial:
   alpha: {options.alpha}          # SAMPLE: larger than the default, so that the story is short
   guard_alpha: {options.alpha}    # SAMPLE
   washout_s: {pace.washout_s}     # SAMPLE: jobs of at most 16 tokens drain fast
-  block_s: {pace.block_s}         # SAMPLE: short blocks; a law's are whole cycles of the chats
-  min_requests: 10                # SAMPLE
+  block_s: {pace.block_s}         # SAMPLE: the washout and one cycle of the chats
+  min_requests: 5                 # SAMPLE
   max_units: 16                   # SAMPLE
-  law_window_s: 1.0               # SAMPLE: while chats come, several come in a second
+  attainment_margin: 0.1          # SAMPLE: one miss among a block's 15 chats is 7 points
+  law_window_s: 1.5               # SAMPLE: while chats come, several come in a second
   seed: {options.seed}            # SAMPLE: coins that can be known beforehand
+plant:
+  tpot_safety: {TPOT_SAFETY}      # SAMPLE: cautious, for the cap falls every 15 s
 features:
   lateness_s: 3                   # SAMPLE: one machine, one clock
 engine:

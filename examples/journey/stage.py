@@ -38,6 +38,7 @@ class Stage:
         self.urls: dict[str, str] = {}
         self._pids: dict[str, int] = {}
         self._callers: dict[str, Caller] = {}
+        self._names: dict[str, str] = {}
         self.memory = MemoryLog(self.pids)
         self._figures: FigureLog | None = None
 
@@ -76,6 +77,7 @@ class Stage:
     def invite(self, name: str, role: str, **bounds: Any) -> Caller:
         """A key of one's own for somebody, made by the admin."""
         made = self.admin.post("/v1/keys", {"name": name, "role": role, "targets": ["*"], **bounds})
+        self._names[made["principal"]["id"]] = name
         self._callers[name] = Caller(self.urls["serve"], made["key"], name=name)
         return self._callers[name]
 
@@ -127,6 +129,10 @@ class Stage:
             return ready()
 
         self.programs.wait(what, asked, timeout_s=timeout_s)
+
+    def who(self, principal: str) -> str:
+        """A principal's name, where it was invited here; else its id."""
+        return self._names.get(principal, principal)
 
     def policy(self, policy_id: str) -> dict[str, Any]:
         """One policy as it stands."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from typing import Any
 
 from examples.journey.approving import approve_law, bad_change, no_data, pending_law
@@ -96,6 +97,8 @@ def _check(stage: Stage, told: dict[str, Any], summary: dict[str, Any]) -> int:
         f"{len(evidence.entries)} audit entries, {len(evidence.changes)} engine changes, "
         f"{rows} request rows: {found.units} units, {found.figures} figures of d and E computed"
     )
+    causes = Counter(change["cause"] for change in evidence.changes)
+    screen.say("engine changes: " + ", ".join(f"{n} {cause}" for cause, n in causes.items()))
     for policy, verdict in found.verdicts.items():
         screen.say(f"  {policy}: {verdict}")
     summary |= {
