@@ -146,7 +146,7 @@ def try_out(path: Path, *, seed: int) -> Outcome:
             live.append(found[arm].values[f"attainment:{LIVE}"])
         trial = msgspec.structs.replace(trial, units=(*trial.units, _unit(index, order, found)))
         if carry_over(trial):
-            trial = msgspec.structs.replace(trial, doubled=True)
+            trial = msgspec.structs.replace(trial, doubled_from=len(trial.units))
         ruling = rule_on(trial)
         if ruling.verdict is not None:
             return Outcome(

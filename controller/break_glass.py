@@ -11,11 +11,12 @@ import getpass
 from contextlib import AbstractContextManager, ExitStack
 from typing import Literal
 
+from controller.control import ControlReport
 from controller.fleet import Fleet, Replica, monotonic_s
 from controller.keys import wall_us
 from controller.latch import Latch
 from controller.layout import Layout
-from controller.operations import ControlReport, Operations
+from controller.operations import Operations
 from controller.processes.addresses import control_urls
 from controller.processes.secret_files import read_secret
 from controller.rules.firing import Rules

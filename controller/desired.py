@@ -51,8 +51,12 @@ def desired(
     *,
     on_kill: OnKill,
     now_us: int,
+    skew_us: int = 0,
 ) -> Desired:
-    """Fold everything into one wish. ``policies``: those of one target, any state, any order."""
+    """Fold everything into one wish. ``policies``: those of one target, any state, any order.
+
+    ``skew_us``: how far the engine's clock is ahead of ours; blocks are told by the engine's.
+    """
     alone = tuple(sorted(f.knob for f in foreign if f.until_us > now_us))
     if control.killed:
         return _after_kill(baseline, policies, on_kill, alone)
@@ -62,7 +66,7 @@ def desired(
     if trial is not None and block is not None and not control.hold:
         stamp = TrialStamp(id=trial.plan.id, block=block.index, arm=block.arm)
         if block.arm == "candidate" and not trial.units[-1].tripped:
-            layers.append(_candidate(trial, block, now_us))
+            layers.append(_candidate(trial, block, now_us, skew_us))
     folded = effective(baseline, layers)
     return Desired(
         settings={knob: one for knob, one in folded.items() if knob not in alone},
@@ -97,8 +101,8 @@ def _emergencies(policies: Iterable[Policy]) -> list[Layer]:
     ]
 
 
-def _candidate(trial: Trial, block: Block, now_us: int) -> Layer:
-    began_us = now_us if block.began_us is None else block.began_us
+def _candidate(trial: Trial, block: Block, now_us: int, skew_us: int) -> Layer:
+    began_us = now_us if block.began_us is None else block.began_us - skew_us
     length_s = plan_in_force(trial, block.index // 2).block_s
     length_us = round((length_s + EXPIRY_GRACE_S) * 1e6)
     return Layer(

@@ -18,23 +18,32 @@ EFFECT_DELAYS = 2
 
 def release(draft: Draft, seen: Seen) -> None:
     """Take back emergencies that are over, newest first and one a step; then go on with a trial."""
-    for policy in reversed(draft.in_state("in_force")):
+    for policy in reversed(emergencies(draft)):
         why = _over(draft, seen, policy)
         if why is not None:
             undo(draft, policy, cause=why)
             break
     trial = draft.trial
-    if trial is None or trial.state != "paused" or draft.in_state("in_force"):
+    if trial is None or trial.paused_by != "emergency" or emergencies(draft):
         return
     policy = draft.policies[trial.plan.policy_id]
-    if policy.state == "paused" and (policy.cause or "").startswith("emergency"):
+    if policy.state == "paused":
         draft.move(policy, "on_trial", cause=None)
-        draft.trial = blocks.resume(trial)
+    draft.trial = blocks.resume(trial, now_us=draft.now_us)
+
+
+def emergencies(draft: Draft) -> list[Policy]:
+    """Emergencies that act or are about to, oldest first."""
+    return [p for p in draft.in_state("applying", "in_force") if p.emergency]
 
 
 def _over(draft: Draft, seen: Seen, policy: Policy) -> str | None:
-    if policy.expires_us is not None and policy.expires_us <= draft.now_us:
+    """Why it is over, if it is. It expires in the engine, whose clock a hold stops, not here."""
+    past = policy.expires_us is not None and policy.expires_us <= draft.now_us
+    if past and not _shown(seen, policy):
         return "expired"
+    if policy.state == "applying":
+        return None
     if _made_it_worse(draft, seen, policy):
         return "attainment fell further while the load did not grow"
     rule = draft.declared.rules.get(policy.origin.name)
@@ -44,6 +53,11 @@ def _over(draft: Draft, seen: Seen, policy: Policy) -> str | None:
     if clear_s >= rule.for_s:
         return f"clear for {clear_s:.0f} s"
     return None
+
+
+def _shown(seen: Seen, policy: Policy) -> bool:
+    now = None if seen.observed is None else seen.observed.setting(policy.knob)
+    return now is not None and now.policy_id == policy.id
 
 
 def _made_it_worse(draft: Draft, seen: Seen, policy: Policy) -> bool:

@@ -16,13 +16,14 @@ import msgspec
 from msgspec import Struct
 
 from controller.desired import Desired
-from controller.latch import Latch
+from controller.latch import Latch, Latched
 from controller.reconciler import differs, plan_patch
 from policies.actuator import Actuator
 from policies.runtime_config import RuntimeConfig
 from signals.errors import Broken, Conflict, Rejected, Unavailable
 
 TRIES = 3
+AS_WISHED = "as wished"
 REMEMBERED_CHANGES = 128
 """Of one incarnation's change log; the engine itself keeps more."""
 
@@ -65,40 +66,52 @@ class Replica:
                 self._read()
             return self.seen if self.problem is None else None
 
-    def bring(self, wish: Desired, *, now_us: int, unless: Callable[[], bool]) -> Reached:
+    def bring(
+        self, wish: Desired, *, now_us: int, unless: Callable[[], bool], after: RuntimeConfig | None
+    ) -> Reached:
         """PATCH until the engine shows the wish, at most ``TRIES`` times.
 
-        ``unless`` is asked right before each PATCH: the latch may have been set meanwhile.
+        ``unless`` is asked right before each PATCH: the latch may have moved meanwhile. ``after``:
+        what the wish was made from; once the engine shows something newer, which may be somebody's
+        change, nothing is sent. An operator's wish (None) stands whatever the engine shows.
         """
         began_s = self._mono()
         with self._lock:
-            detail = self._bring(wish, now_us, unless)
+            detail = self._bring(wish, now_us, unless, after)
         took_ms = (self._mono() - began_s) * 1000
-        ok = detail == "as wished"
+        ok = detail == AS_WISHED
         return Reached(
             replica=self.name, url=self.url, ok=ok, detail=detail, took_ms=round(took_ms, 1)
         )
 
-    def _bring(self, wish: Desired, now_us: int, unless: Callable[[], bool]) -> str:
-        detail = "as wished"
+    def _bring(
+        self,
+        wish: Desired,
+        now_us: int,
+        unless: Callable[[], bool],
+        after: RuntimeConfig | None,
+    ) -> str:
+        detail = AS_WISHED
+        if after is None:
+            self._read()
         for _ in range(TRIES):
-            if self.seen is None or self.problem is not None:
-                self._read()
             if self.seen is None or self.problem is not None:
                 return f"unreachable: {self.problem}"
             if not differs(wish, self.seen):
-                return "as wished"
+                return AS_WISHED
+            if after is not None and self.seen is not after:
+                return detail if detail != AS_WISHED else "moved on; looked at again first"
             if unless():
-                return "latched"
+                return "the latch moved"
             detail = self._patch(wish, self.seen, now_us)
         if self.seen is not None and self.problem is None and not differs(wish, self.seen):
-            return "as wished"
+            return AS_WISHED
         return detail
 
     def _patch(self, wish: Desired, seen: RuntimeConfig, now_us: int) -> str:
         patch = plan_patch(wish, seen, epoch=self._epoch, change_id=next(self._ids), now_us=now_us)
         if patch is None:
-            return "as wished"
+            return AS_WISHED
         try:
             self._note(self._actuator.patch(patch))
         except Conflict as error:
@@ -153,19 +166,21 @@ class Fleet:
         """The replica that the loop reads."""
         return self._replicas[target][0]
 
-    def bring(self, target: str, wish: Desired, *, now_us: int, latched: bool) -> list[Reached]:
-        """Bring the wish to every replica; the loop's own wishes (not ``latched``) yield to it.
+    def bring(
+        self,
+        target: str,
+        wish: Desired,
+        *,
+        now_us: int,
+        under: Latched | None,
+        after: RuntimeConfig | None = None,
+    ) -> list[Reached]:
+        """Bring the wish to every replica, while the latch is what the wish was made ``under``."""
 
-        The operator's are read back afresh: what was seen before says nothing of a dead engine.
-        """
+        def moved() -> bool:
+            return self.latch.read().get(target) != under
 
-        def stopped() -> bool:
-            return not latched and target in self.latch.read()
-
-        if latched:
-            for replica in self.of(target):
-                replica.read()
-        return [r.bring(wish, now_us=now_us, unless=stopped) for r in self.of(target)]
+        return [r.bring(wish, now_us=now_us, unless=moved, after=after) for r in self.of(target)]
 
 
 def monotonic_s() -> float:

@@ -5,7 +5,11 @@ It stands even when the store is broken: whoever holds this file's state decides
 
 from __future__ import annotations
 
+import fcntl
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -44,13 +48,30 @@ class Latch:
             raise Broken(f"latch file {self._path.name} is damaged: {error}") from error
 
     def set(self, target: str, latched: Latched | None) -> None:
-        """Set or (None) release one target; durable when this returns."""
-        state = self.read()
-        if latched is None:
-            state.pop(target, None)
-        else:
-            state[target] = latched
-        beside = self._path.with_suffix(".new")
+        """Set or (None) release one target; durable when this returns.
+
+        Setting replaces a file that can't be understood, which is kept beside it: a damaged latch
+        must not stand between an operator and his kill. Waits for other processes that set it.
+        """
+        with self._alone():
+            state = self._present(releasing=latched is None)
+            if latched is None:
+                state.pop(target, None)
+            else:
+                state[target] = latched
+            self._write(state)
+
+    def _present(self, *, releasing: bool) -> dict[str, Latched]:
+        try:
+            return self.read()
+        except Broken:
+            if releasing:
+                raise
+            self._path.replace(self._path.with_suffix(".damaged"))
+            return {}
+
+    def _write(self, state: dict[str, Latched]) -> None:
+        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}")
         with beside.open("wb") as file:
             file.write(msgspec.json.encode(state))
             file.flush()
@@ -61,3 +82,14 @@ class Latch:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One writer at a time, among threads and processes; the lock goes with its holder."""
+        beside = self._path.with_name(self._path.name + ".lock")
+        lock = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)

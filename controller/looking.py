@@ -6,6 +6,7 @@ plant's inputs every few seconds. Nothing here decides.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -15,6 +16,8 @@ from controller.judge.trips import misses_s
 from controller.state import BlockCounts, BlockRows, Declared, PlantInput, Seen
 from controller.trial import blocks
 from controller.trials import Block, Trial
+from policies.runtime_config import RuntimeConfig
+from signals.errors import Unavailable
 from signals.events import MICROS
 from signals.features.model import Features, RequestRow, WindowRevision
 from signals.features.view import feature_values
@@ -27,6 +30,9 @@ VIEW_EVERY_S = 0.25
 MISSES_EVERY_S = 1.0
 RECENT_REQUESTS = 200
 ASSUMED_DRAIN_S = 1.0
+SAME_CLOCK_US = 2_000_000
+
+log = logging.getLogger(__name__)
 
 
 class Cached(Struct, kw_only=True):
@@ -37,6 +43,7 @@ class Cached(Struct, kw_only=True):
     plant_at_s: float = float("-inf")
     misses: dict[int, tuple[float, ...]] = {}
     misses_at_s: float = float("-inf")
+    skew_us: int = 0
 
 
 class Looker:
@@ -54,11 +61,44 @@ class Looker:
     def look(self, trial: Trial | None, *, now_us: int, mono_s: float, plant: bool) -> Seen:
         """What there is to see now. ``plant``: somebody waits for a plan, so don't wait for it.
 
-        Raises ``Unavailable`` when the feature store can't be read.
+        Without the feature store it is a blind look: the engine alone.
         """
-        name = self._declared.name
+        observed = self._observe(trial, now_us)
+        try:
+            return self._see(observed, trial, now_us, mono_s, plant)
+        except Unavailable as error:
+            log.warning("%s: blind: %s", self._declared.name, error.detail)
+            return Seen(
+                observed=observed,
+                features={},
+                cursor=0,
+                closed_us=0,
+                blind=True,
+                skew_us=self._cached.skew_us,
+            )
+
+    def _observe(self, trial: Trial | None, now_us: int) -> RuntimeConfig | None:
+        """The engine, read afresh when the open block should be over; and its clock's skew."""
         max_age_s = self._declared.serve.reconcile_ms / 1000
+        block = None if trial is None else blocks.open_block(trial)
+        if trial is not None and block is not None and block.began_us is not None:
+            ends_us = blocks.ends_us(trial, block)
+            max_age_s = max_age_s if now_us + self._cached.skew_us < ends_us else 0.0
+        before = self._replica.seen
         observed = self._replica.read(max_age_s=max_age_s)
+        if observed is not None and observed is not before:
+            self._cached.skew_us = skew_us(observed, now_us)
+        return observed
+
+    def _see(
+        self,
+        observed: RuntimeConfig | None,
+        trial: Trial | None,
+        now_us: int,
+        mono_s: float,
+        plant: bool,
+    ) -> Seen:
+        name = self._declared.name
         watermark_us = self._features.watermark_us(name)
         closed_us = watermark_us - self._lateness_us
         running = trial is not None and trial.state == "running"
@@ -70,6 +110,7 @@ class Looker:
             due=self._due(trial, closed_us) if trial is not None and running else {},
             open_counts=self._open(trial, now_us, mono_s) if trial is not None and running else {},
             plant=self._plant(now_us, mono_s, at_once=plant),
+            skew_us=self._cached.skew_us,
         )
 
     def _view(self, now_us: int, mono_s: float) -> Mapping[str, float]:
@@ -152,6 +193,12 @@ class Looker:
             drain_p95_s=_drain(requests),
             fingerprint=(engines[0].fingerprint or "") if engines else "",
         )
+
+
+def skew_us(seen: RuntimeConfig, now_us: int) -> int:
+    """How far the engine's clock is ahead of ours; 0 within what a read itself may take."""
+    ahead_us = round(seen.engine_time * MICROS) - now_us
+    return ahead_us if abs(ahead_us) > SAME_CLOCK_US else 0
 
 
 def _of(window: WindowRevision, trial: str, block: int) -> bool:

@@ -32,26 +32,29 @@ def step(state: LoopState, seen: Seen, *, now_us: int, rng: Random) -> Step:
     if seen.observed is not None:
         take_in(draft, seen.observed)
     if not (state.control.hold or state.control.killed):
-        judge(draft, seen)
+        if not seen.blind:
+            judge(draft, seen)
         release(draft, seen)
-        start(draft, seen)
-        propose(draft, seen)
-    expire(draft)
-    return finish(draft)
+        if not seen.blind:
+            start(draft, seen)
+            propose(draft, seen)
+        expire(draft)
+    return finish(draft, skew_us=seen.skew_us)
 
 
 def expire(draft: Draft) -> None:
-    """Proposals that nobody answered in time are over."""
+    """Proposals that nobody answered in time are over, and approvals that could not begin."""
+    causes = {"pending": "nobody answered in time", "approved": "it could not begin in time"}
     for policy in draft.in_state("pending", "approved"):
         if policy.expires_us is not None and policy.expires_us <= draft.now_us:
-            draft.move(policy, "expired", cause="nobody answered in time")
+            draft.move(policy, "expired", cause=causes[policy.state])
 
 
-def finish(draft: Draft) -> Step:
+def finish(draft: Draft, *, skew_us: int) -> Step:
     """The draft as a value, with the wish that follows from it."""
     trial = draft.trial
     if trial is not None and trial.state == "running" and blocks.open_block(trial) is None:
-        trial = blocks.begin(trial)
+        trial = blocks.begin(trial, now_us=draft.now_us)
     wish = desired(
         draft.declared.target.baseline_settings(),
         draft.policies.values(),
@@ -60,13 +63,16 @@ def finish(draft: Draft) -> Step:
         draft.foreign.values(),
         on_kill=draft.declared.target.on_kill,
         now_us=draft.now_us,
+        skew_us=skew_us,
     )
     return Step(
         born=tuple(draft.born),
         moves=tuple(draft.moves),
         trial=trial if trial != draft.state.trial else None,
         foreign=tuple(draft.new_foreign),
+        cleared=tuple(draft.cleared),
         decisions=tuple(draft.decisions),
+        told=draft.told,
         facts=tuple(draft.facts),
         last_read=draft.last_read,
         timers=draft.timers,

@@ -11,20 +11,22 @@ from controller.rules.firing import Fired, fire
 from controller.state import LOOP, Draft, Seen
 from controller.store.port import Decision
 from controller.trial.starting import baseline_below
-from policies.guardrails import OPEN, admit
+from policies.guardrails import OPEN, Denied, admit
 from policies.knobs import KnobSpec
 from policies.policy import Mode, Origin, Policy
 from policies.proposal import Proposal
 from policies.settings import Setting
 
+MAX_TOLD = 256
+
 
 def propose(draft: Draft, seen: Seen) -> None:
     """Let rules and the plant propose, and put what the guardrails admit on its way."""
+    if seen.observed is None:
+        return
     fired, draft.timers = fire(
         draft.declared.rules, draft.timers, seen.features, now_s=draft.now_us / 1e6
     )
-    if seen.observed is None:
-        return
     specs = {spec.name: spec for spec in seen.observed.knobs}
     proposals = [p for one in fired for p in _of_rule(draft, seen, one, specs)]
     if seen.plant is not None:
@@ -42,7 +44,17 @@ def propose(draft: Draft, seen: Seen) -> None:
     for proposal in admitted:
         _decide(draft, seen, proposal, denied=None, policy=enter(draft, proposal))
     for one in denied:
-        _decide(draft, seen, one.proposal, denied=one.words, policy=None)
+        _tell(draft, seen, one)
+
+
+def _tell(draft: Draft, seen: Seen, denied: Denied) -> None:
+    """Record a denial, once for each change and guardrail: it may come again every second."""
+    proposal = denied.proposal
+    key = f"{proposal.origin.kind}:{proposal.origin.name} {proposal.words()} {denied.guardrail}"
+    if key in draft.told:
+        return
+    draft.told = frozenset([*draft.told, key]) if len(draft.told) < MAX_TOLD else frozenset([key])
+    _decide(draft, seen, proposal, denied=denied.words, policy=None)
 
 
 def enter(draft: Draft, proposal: Proposal) -> Policy:

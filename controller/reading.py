@@ -6,12 +6,16 @@ from controller.reconciler import has
 from controller.state import Draft, LastRead
 from controller.store.port import Foreign
 from controller.trial import blocks
+from controller.trials import Block, Trial
 from policies.policy import Policy
-from policies.runtime_config import Change, RuntimeConfig
+from policies.runtime_config import Change, ObservedSetting, RuntimeConfig
 from policies.settings import Setting
+from signals.events import MICROS
 
 ENDED_AS_EXPIRED = ("NO_DATA", "expired")
 """Causes after which a policy is ``expired``: it was neither good nor bad."""
+RESTARTS_WITHIN_S = 60
+"""An engine that died is back within this, or its death is not put down to the block."""
 
 
 def take_in(draft: Draft, seen: RuntimeConfig) -> None:
@@ -33,17 +37,33 @@ def take_in(draft: Draft, seen: RuntimeConfig) -> None:
 def _restarted(draft: Draft, seen: RuntimeConfig) -> None:
     """A new incarnation forgot everything; in a candidate's block that is the candidate's fault."""
     draft.note("engine.restarted", seen.replica, incarnation=seen.incarnation)
+    for knob in draft.foreign:
+        draft.cleared.append(knob)
+        draft.note("engine.foreign_forgotten", knob, incarnation=seen.incarnation)
+    draft.foreign.clear()
     trial = draft.trial
     if trial is None or trial.state != "running":
         return
     block = blocks.open_block(trial)
-    if block is None or block.began_us is None:
+    if block is None:
         return
     policy = draft.policies[trial.plan.policy_id]
-    if block.arm == "candidate" and not trial.units[-1].tripped:
+    if _died_in(trial, block, seen) and block.arm == "candidate" and not trial.units[-1].tripped:
         undo(draft, policy, cause="HARMED: engine death", verdict="HARMED")
         return
-    draft.trial = blocks.begin(blocks.cut(trial, now_us=draft.now_us, why="engine restarted"))
+    trial = blocks.cut(trial, now_us=draft.now_us, why="engine restarted")
+    draft.trial = blocks.begin(trial, now_us=draft.now_us)
+
+
+def _died_in(trial: Trial, block: Block, seen: RuntimeConfig) -> bool:
+    """Whether the engine may have died in this block: it was back soon after the block's end.
+
+    Nobody saw it die when the controller was away too; a much later restart is not the block's.
+    """
+    if block.began_us is None:
+        return False
+    booted_us = min((c.at for c in seen.changes), default=seen.engine_time) * MICROS
+    return booted_us < blocks.ends_us(trial, block) + RESTARTS_WITHIN_S * MICROS
 
 
 def _foreign_changes(draft: Draft, seen: RuntimeConfig, *, after: int) -> None:
@@ -81,7 +101,7 @@ def _adopt(draft: Draft, seen: RuntimeConfig, change: Change) -> None:
         "engine.foreign_change", now.knob, setting=found.setting.words(), change_id=change.change_id
     )
     trial = draft.trial
-    if trial is not None and trial.state != "done" and trial.plan.knob == now.knob:
+    if trial is not None and trial.state != "done":
         undo(
             draft,
             draft.policies[trial.plan.policy_id],
@@ -111,10 +131,15 @@ def _taken_back(draft: Draft, seen: RuntimeConfig) -> None:
     for policy in draft.in_state("reverting"):
         now = seen.setting(policy.knob)
         on_trial = seen.trial is not None and seen.trial.id == policy.trial
-        if on_trial or (now is not None and now.policy_id == policy.id):
+        if on_trial or (now is not None and policy.id in _named(now)):
             continue
         expired = (policy.cause or "").startswith(ENDED_AS_EXPIRED)
         draft.move(policy, "expired" if expired else "reverted")
+
+
+def _named(now: ObservedSetting) -> tuple[str | None, ...]:
+    """The policies that have a hand in a setting: its own, and what it would fall back to."""
+    return (now.policy_id, None if now.fallback is None else now.fallback.policy_id)
 
 
 def undo(

@@ -95,7 +95,12 @@ def _differs(spec: KnobSpec, wish: Desired, seen: RuntimeConfig) -> bool:
     want = wish.settings.get(spec.name)
     if want is None:
         return now.policy_id is not None or now.law is not None or now.value != spec.boot
-    return now.policy_id != want.policy_id or not _same(want.setting, now)
+    if now.policy_id != want.policy_id or not _same(want.setting, now):
+        return True
+    ends = want.expires_us is not None
+    if ends != (now.expires_in_s is not None):
+        return True
+    return ends and now.fallback != _fallback(want)
 
 
 def _same(setting: Setting, now: ObservedSetting) -> bool:

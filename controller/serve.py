@@ -16,10 +16,10 @@ from random import Random
 import msgspec
 
 from controller import loop
+from controller.control import MANY, follow_latch, follows
 from controller.fleet import Fleet
 from controller.latch import Latched
 from controller.looking import Looker
-from controller.operations import follow_latch
 from controller.rules.firing import Timers
 from controller.state import LOOP, Declared, LastRead, LoopState, Seen, Step
 from controller.store.port import Store, Tx
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 ACTIVE = tuple(state for state in STATES if state not in FINAL)
 ENDED = tuple(state for state in STATES if state in FINAL)
-RECENTLY_ENDED = 50
+RECENTLY_ENDED = 500
 
 
 class TargetLoop:
@@ -59,6 +59,7 @@ class TargetLoop:
         self._entropy = entropy
         self._timers = Timers()
         self._last_read: LastRead | None = None
+        self._told: frozenset[str] = frozenset()
         self._loaded: tuple[tuple[int, Latched | None], LoopState] | None = None
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -103,9 +104,9 @@ class TargetLoop:
         seen = self._looker.look(state.trial, now_us=now_us, mono_s=self._mono(), plant=waiting)
         step = loop.step(state, seen, now_us=now_us, rng=Random(self._entropy(16)))
         self._commit(step, now_us)
-        self._timers, self._last_read = step.timers, step.last_read
+        self._timers, self._last_read, self._told = step.timers, step.last_read, step.told
         self.steps += 1
-        return self._act(step, seen, now_us)
+        return self._act(step, seen, latched, now_us)
 
     def _load(self, latched: Latched | None, now_us: int) -> LoopState:
         """What the store says, read again only when something was written since."""
@@ -113,7 +114,9 @@ class TargetLoop:
         if self._loaded is None or self._loaded[0] != (writes, latched):
             self._loaded = ((writes, latched), self._read(latched, now_us))
         state = self._loaded[1]
-        return msgspec.structs.replace(state, timers=self._timers, last_read=self._last_read)
+        return msgspec.structs.replace(
+            state, timers=self._timers, last_read=self._last_read, told=self._told
+        )
 
     def _read(self, latched: Latched | None, now_us: int) -> LoopState:
         name = self._declared.name
@@ -123,9 +126,10 @@ class TargetLoop:
             trials = tx.trials(target=name, running=True, limit=1)
             modes, foreign = tx.modes(name), tuple(tx.foreign(name))
             last = self._last_read or _stored_last_read(tx, name)
-        if (latched is not None) != (control.hold or control.killed):
+        if not follows(control, latched):
+            actor = LOOP if latched is None else latched.actor
             with self._store.write() as tx:
-                follow_latch(tx, name, latched, actor=LOOP, now_us=now_us)
+                follow_latch(tx, name, latched, actor=actor, now_us=now_us)
             return self._read(latched, now_us)
         self._last_read = last
         return LoopState(
@@ -141,11 +145,18 @@ class TargetLoop:
         )
 
     def _commit(self, step: Step, now_us: int) -> None:
-        """All of it or nothing; idle steps write nothing."""
+        """All of it or nothing; idle steps write nothing.
+
+        Raises ``Conflict`` when anything was written since the state was loaded: an operator's act
+        is never overtaken by a step that did not know of it.
+        """
         if not _writes(step, self._last_read):
             return
         name = self._declared.name
+        loaded = None if self._loaded is None else self._loaded[0][0]
         with self._store.write() as tx:
+            if self._store.writes != loaded:
+                raise Conflict("the store moved on while the loop was deciding")
             for policy in step.born:
                 tx.add_policy(policy)
             for fact in step.facts:
@@ -163,19 +174,21 @@ class TargetLoop:
                 tx.save_trial(step.trial)
             for found in step.foreign:
                 tx.set_foreign(found)
+            for knob in step.cleared:
+                tx.clear_foreign(name, knob)
             for decision in step.decisions:
                 tx.add_decision(decision)
             if step.last_read is not None:
                 body = msgspec.json.encode(step.last_read).decode()
                 tx.set_note(f"last_read:{name}", body)
 
-    def _act(self, step: Step, seen: Seen, now_us: int) -> bool:
+    def _act(self, step: Step, seen: Seen, latched: Latched | None, now_us: int) -> bool:
         """Bring the wish to the engine. The latch is read again right before each PATCH."""
         if seen.observed is None:
             return False
         before = self._fleet.first(self._declared.name).seen
         for reached in self._fleet.bring(
-            self._declared.name, step.desired, now_us=now_us, latched=False
+            self._declared.name, step.desired, now_us=now_us, under=latched, after=seen.observed
         ):
             if not reached.ok:
                 log.warning("%s: %s", reached.replica, reached.detail)
@@ -184,7 +197,7 @@ class TargetLoop:
 
 
 def _policies(tx: Tx, target: str) -> tuple[Policy, ...]:
-    active = tx.policies(target=target, states=ACTIVE)
+    active = tx.policies(target=target, states=ACTIVE, limit=MANY)
     ended = tx.policies(target=target, states=ENDED, limit=RECENTLY_ENDED)
     return (*active, *ended)
 
@@ -195,5 +208,7 @@ def _stored_last_read(tx: Tx, target: str) -> LastRead | None:
 
 
 def _writes(step: Step, last_read: LastRead | None) -> bool:
-    changed = step.born or step.moves or step.facts or step.foreign or step.decisions
+    changed = (
+        step.born or step.moves or step.facts or step.foreign or step.cleared or step.decisions
+    )
     return bool(changed) or step.trial is not None or step.last_read != last_read

@@ -50,7 +50,8 @@ class LoopState(Struct, frozen=True, kw_only=True):
     """Everything the loop remembers of one target. All of it survives a crash but the timers.
 
     ``policies``: those not final, and those that ended recently (for cooldowns), newest first.
-    ``ours``: what every change id of this controller begins with.
+    ``ours``: what every change id of this controller begins with. ``told``: denials recorded since
+    the start, so that one that is repeated every few seconds is recorded once.
     """
 
     declared: Declared
@@ -62,6 +63,7 @@ class LoopState(Struct, frozen=True, kw_only=True):
     last_read: LastRead | None
     timers: Timers
     ours: str
+    told: frozenset[str] = frozenset()
 
 
 class BlockRows(Struct, frozen=True, kw_only=True):
@@ -116,6 +118,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     due: Mapping[int, BlockRows] = {}
     open_counts: Mapping[int, BlockCounts] = {}
     plant: PlantInput | None = None
+    blind: bool = False
+    skew_us: int = 0
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -142,7 +146,9 @@ class Step(Struct, frozen=True, kw_only=True):
     moves: tuple[Move, ...]
     trial: Trial | None
     foreign: tuple[Foreign, ...]
+    cleared: tuple[str, ...]
     decisions: tuple[Decision, ...]
+    told: frozenset[str]
     facts: tuple[Fact, ...]
     last_read: LastRead | None
     timers: Timers
@@ -165,6 +171,8 @@ class Draft:
         self.born: list[Policy] = []
         self.moves: list[Move] = []
         self.new_foreign: list[Foreign] = []
+        self.cleared: list[str] = []
+        self.told = state.told
         self.decisions: list[Decision] = []
         self.facts: list[Fact] = []
 

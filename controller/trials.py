@@ -83,8 +83,13 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     candidate: Setting
 
 
+PausedBy = Literal["person", "hold", "emergency"]
+
+
 class Block(Struct, frozen=True, kw_only=True):
     """One block. ``began_us`` is the engine's own time of application, None until read back.
+
+    ``opened_us``: when the controller first wished for it, in the controller's time.
 
     ``void`` says why it can't be counted (incomplete telemetry, cut by an emergency or a restart);
     never anything that depends on the outcome.
@@ -92,6 +97,7 @@ class Block(Struct, frozen=True, kw_only=True):
 
     index: int
     arm: Arm
+    opened_us: int = 0
     began_us: int | None = None
     ended_us: int | None = None
     cut: bool = False
@@ -140,7 +146,11 @@ class Ruling(Struct, frozen=True, kw_only=True):
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """A running or finished trial. ``rev`` as in policies."""
+    """A running or finished trial. ``rev`` as in policies.
+
+    ``paused_by``: whose pause it is, for only he ends it. ``doubled_from``: the first unit with
+    double block and washout (see ``judge.carry_over``).
+    """
 
     plan: TrialPlan
     state: Literal["running", "paused", "done"] = "running"
@@ -150,8 +160,8 @@ class Trial(Struct, frozen=True, kw_only=True):
     began_us: int
     ended_us: int | None = None
     paused_us: int | None = None
-    incarnation: str | None = None
-    doubled: bool = False
+    paused_by: PausedBy | None = None
+    doubled_from: int | None = None
     rev: int = 0
 
 

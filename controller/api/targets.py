@@ -67,7 +67,7 @@ def kill_all(body: KillBody, services: Wired, caller: Caller) -> Response:
     """Kill one target, or every one when none is named."""
     check_target(caller, body.target)
     names = [body.target] if body.target is not None else list(services.settings.targets)
-    reports = [services.operations.kill(name, body.reason, by=caller) for name in names]
+    reports = services.operations.kill_all(names, body.reason, by=caller)
     return Answer({"items": reports})
 
 

@@ -126,6 +126,13 @@ class TrialSettings(Section):
     proposal_ttl_s: int = setting(
         3600, unit="s", reason="a proposal nobody answers expires", ge=1, le=604_800
     )
+    approval_ttl_s: int = setting(
+        86_400,
+        unit="s",
+        reason="approved, it waits this long for its turn",
+        ge=1,
+        le=604_800,
+    )
     review_days: int = setting(
         30, unit="days", reason="a kept policy is shown for review after this", ge=1, le=365
     )

@@ -34,7 +34,7 @@ def carry_over(trial: Trial) -> str | None:
     Answers only at the moment of the check: exactly eight counted units, not doubled yet.
     """
     units = counted_units(trial)
-    if trial.doubled or len(units) != CHECK_AFTER_UNITS:
+    if trial.doubled_from is not None or len(units) != CHECK_AFTER_UNITS:
         return None
     halves = [tuple(half.get(trial.plan.primary) for half in unit.halves) for unit in units]
     shifts = [b - a for a, b in halves if a is not None and b is not None]
@@ -50,8 +50,7 @@ def carry_over(trial: Trial) -> str | None:
 
 def plan_in_force(trial: Trial, unit_index: int) -> TrialPlan:
     """The plan with the block lengths that hold for one unit (doubled ones after the check)."""
-    checked = [unit.index for unit in counted_units(trial)[:CHECK_AFTER_UNITS]]
-    if not trial.doubled or len(checked) < CHECK_AFTER_UNITS or unit_index <= checked[-1]:
+    if trial.doubled_from is None or unit_index < trial.doubled_from:
         return trial.plan
     plan = trial.plan
     return msgspec.structs.replace(plan, block_s=2 * plan.block_s, washout_s=2 * plan.washout_s)

@@ -1,8 +1,9 @@
 """The trial's clock: when a block begins, ends, is cut, and which comes next. Pure.
 
-A block begins when the engine says it applied it, not when we asked. It ends ``block_s`` later.
-A unit in which a block was cut (engine restart, pause, hold) is void and a new unit with its own
-coin takes its place: voiding never looks at outcomes.
+A block begins when the engine says it applied it, not when we asked, and ends ``block_s`` later by
+the engine's clock, once the same incarnation has been read back after that. A unit in which a block
+was cut (engine restart, pause, hold) is void and a new unit with its own coin takes its place:
+voiding never looks at outcomes.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from __future__ import annotations
 import msgspec
 
 from controller.judge.carry_over import plan_in_force
-from controller.trials import Block, Trial, Unit, arms
+from controller.trials import Block, PausedBy, Trial, Unit, arms
 from policies.runtime_config import RuntimeConfig, TrialStamp
 from signals.errors import Broken
 from signals.events import MICROS
 
 
-def begin(trial: Trial) -> Trial:
+def begin(trial: Trial, *, now_us: int) -> Trial:
     """Open the first block of the next unit."""
     index = len(trial.units)
-    first = Block(index=2 * index, arm=arms(trial.plan.seed, index)[0])
+    first = Block(index=2 * index, arm=arms(trial.plan.seed, index)[0], opened_us=now_us)
     return msgspec.structs.replace(trial, units=(*trial.units, Unit(index=index, blocks=(first,))))
 
 
@@ -33,18 +34,23 @@ def read_back(trial: Trial, seen: RuntimeConfig) -> Trial:
     return _with_block(trial, msgspec.structs.replace(block, began_us=round(at * MICROS)))
 
 
-def advance(trial: Trial, *, now_us: int) -> Trial:
-    """End the open block when its time is over, and open the next one."""
+def advance(trial: Trial, *, now_us: int, engine_us: int) -> Trial:
+    """End the open block when its time is over, and open the next one.
+
+    ``engine_us``: the engine's own time when it was last read back, in the incarnation of the
+    block; an engine that can't be read keeps its block open, so that a death in it is seen.
+    """
     block = open_block(trial)
     if block is None:
         return trial
-    if block.began_us is None or now_us < ends_us(trial, block):
+    if block.began_us is None or engine_us < ends_us(trial, block):
         return trial
     trial = _with_block(trial, msgspec.structs.replace(block, ended_us=ends_us(trial, block)))
     unit = trial.units[-1]
     if len(unit.blocks) == 2:
-        return begin(trial)
-    second = Block(index=2 * unit.index + 1, arm=arms(trial.plan.seed, unit.index)[1])
+        return begin(trial, now_us=now_us)
+    arm = arms(trial.plan.seed, unit.index)[1]
+    second = Block(index=2 * unit.index + 1, arm=arm, opened_us=now_us)
     return _with_unit(trial, msgspec.structs.replace(unit, blocks=(*unit.blocks, second)))
 
 
@@ -65,15 +71,16 @@ def finish(trial: Trial, *, now_us: int) -> Trial:
     return msgspec.structs.replace(trial, state="done", ended_us=now_us)
 
 
-def pause(trial: Trial, *, now_us: int, why: str) -> Trial:
+def pause(trial: Trial, *, now_us: int, by: PausedBy) -> Trial:
     """Stop the clock; the open unit is void, a new one follows on ``resume``."""
-    trial = cut(trial, now_us=now_us, why=why)
-    return msgspec.structs.replace(trial, state="paused", paused_us=now_us)
+    trial = cut(trial, now_us=now_us, why=f"paused by {by}")
+    return msgspec.structs.replace(trial, state="paused", paused_us=now_us, paused_by=by)
 
 
-def resume(trial: Trial) -> Trial:
+def resume(trial: Trial, *, now_us: int) -> Trial:
     """Go on with a fresh unit."""
-    return begin(msgspec.structs.replace(trial, state="running", paused_us=None))
+    running = msgspec.structs.replace(trial, state="running", paused_us=None, paused_by=None)
+    return begin(running, now_us=now_us)
 
 
 def open_block(trial: Trial) -> Block | None:

@@ -18,6 +18,8 @@ from signals.events import MICROS
 DAY_US = 86_400_000_000
 UNITS_PER_ALLOWED = 2
 """Voided units are replaced, but a trial opens at most this many times ``max_units`` units."""
+APPLIED_WITHIN_S = 20.0
+"""For a block, by an engine that answers; a step takes 0.3 s, a read-back at most some seconds."""
 
 
 def judge(draft: Draft, seen: Seen) -> None:
@@ -27,13 +29,13 @@ def judge(draft: Draft, seen: Seen) -> None:
         return
     trial = draft.trial = _close_units(draft, trial, seen)
     policy = draft.policies[trial.plan.policy_id]
-    if policy.state != "on_trial":
-        return
-    tripped = _hard_trip(trial, seen)
+    tripped = _not_applied(draft, trial, seen) or _hard_trip(trial, seen)
     if tripped is not None:
         draft.note("trial.tripped", trial.plan.id, policy=policy.id, cause=tripped)
         draft.trial = msgspec.structs.replace(trial, ruling=hard_ruling(trial, tripped))
         undo(draft, policy, cause=f"HARMED: {tripped}", verdict="HARMED")
+        return
+    if policy.state != "on_trial":
         return
     trial = draft.trial = _latency_trip(draft, trial, seen)
     ruling = rule_on(trial)
@@ -43,7 +45,8 @@ def judge(draft: Draft, seen: Seen) -> None:
     elif len(trial.units) > UNITS_PER_ALLOWED * trial.plan.max_units:
         undo(draft, policy, cause="INCONCLUSIVE: too many void units", verdict="INCONCLUSIVE")
     else:
-        draft.trial = blocks.advance(trial, now_us=draft.now_us)
+        engine_us = 0 if seen.observed is None else round(seen.observed.engine_time * MICROS)
+        draft.trial = blocks.advance(trial, now_us=draft.now_us, engine_us=engine_us)
 
 
 def _close_units(draft: Draft, trial: Trial, seen: Seen) -> Trial:
@@ -91,8 +94,20 @@ def _check_carry_over(draft: Draft, trial: Trial) -> Trial:
     why = carry_over(trial)
     if why is None:
         return trial
-    draft.note("trial.doubled", trial.plan.id, why=why)
-    return msgspec.structs.replace(trial, doubled=True)
+    first = len(trial.units)
+    draft.note("trial.doubled", trial.plan.id, why=why, from_unit=first)
+    return msgspec.structs.replace(trial, doubled_from=first)
+
+
+def _not_applied(draft: Draft, trial: Trial, seen: Seen) -> str | None:
+    """Failed read-back: an engine that answers, and still has not what the open block asks for."""
+    block = blocks.open_block(trial)
+    if seen.observed is None or block is None or block.began_us is not None:
+        return None
+    waited_s = (draft.now_us - block.opened_us) / MICROS
+    if waited_s < APPLIED_WITHIN_S:
+        return None
+    return f"failed read-back: block {block.index} was not applied within {waited_s:.0f} s"
 
 
 def _hard_trip(trial: Trial, seen: Seen) -> str | None:
@@ -119,7 +134,7 @@ def _latency_trip(draft: Draft, trial: Trial, seen: Seen) -> Trial:
         trial.plan,
         baseline_misses_s=first.misses_s,
         candidate_misses_s=seen.open_counts.get(block.index, BlockCounts()).misses_s,
-        ran_s=(draft.now_us - block.began_us) / MICROS,
+        ran_s=(draft.now_us + seen.skew_us - block.began_us) / MICROS,
     )
     if why is None:
         return trial

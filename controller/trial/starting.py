@@ -14,16 +14,18 @@ from policies.lifecycle import State
 from policies.policy import Policy
 from policies.settings import Layer, Setting, effective
 
-BUSY: Final[tuple[State, ...]] = ("applying", "on_trial", "paused", "reverting")
+BUSY: Final[tuple[State, ...]] = ("applying", "in_force", "on_trial", "paused", "reverting")
 
 
 def start(draft: Draft, seen: Seen) -> None:
-    """Begin what is approved, oldest first, where nothing stands in the way."""
-    for policy in draft.in_state("approved"):
+    """Begin what is approved, oldest first, where nothing stands in the way; emergencies first."""
+    able = [p for p in draft.in_state("approved") if p.knob not in draft.foreign_now()]
+    for policy in able:
         if policy.emergency:
             draft.move(policy, "applying")
             _interrupt(draft, policy)
-        elif not _busy(draft) and policy.knob not in draft.foreign_now():
+    for policy in able:
+        if not policy.emergency and not _busy(draft):
             _start_trial(draft, policy, seen)
 
 
@@ -42,7 +44,7 @@ def _busy(draft: Draft) -> bool:
 def _start_trial(draft: Draft, policy: Policy, seen: Seen) -> None:
     """Freeze the plan and open the first block; or fail with the reason it can't be planned."""
     spec = _spec(seen, policy.knob)
-    if spec is None or seen.plant is None or draft.in_state("in_force"):
+    if spec is None or seen.plant is None:
         return
     frozen = plan(
         policy,
@@ -56,7 +58,7 @@ def _start_trial(draft: Draft, policy: Policy, seen: Seen) -> None:
     if isinstance(frozen, str):
         draft.move(policy, "failed", cause=f"INCONCLUSIVE: {frozen}", verdict="INCONCLUSIVE")
         return
-    draft.trial = blocks.begin(Trial(plan=frozen, began_us=draft.now_us))
+    draft.trial = blocks.begin(Trial(plan=frozen, began_us=draft.now_us), now_us=draft.now_us)
     draft.note_plan(frozen)
     draft.move(policy, "applying", trial=frozen.id)
 
@@ -76,15 +78,12 @@ def _interrupt(draft: Draft, policy: Policy) -> None:
     block = None if trial is None or trial.state != "running" else blocks.open_block(trial)
     if trial is None or block is None:
         return
-    against = -1.0 if block.arm == "candidate" else 1.0
-    scale = trial.plan.scale
-    cut = blocks.cut(
-        trial,
-        now_us=draft.now_us,
-        why=f"emergency {policy.id}",
-        d={trial.plan.primary: against * scale},
-    )
-    draft.trial = blocks.pause(cut, now_us=draft.now_us, why="emergency")
+    d = None
+    if block.began_us is not None:
+        sign = -1.0 if block.arm == "candidate" else 1.0
+        d = {trial.plan.primary: sign * trial.plan.scale}
+    cut = blocks.cut(trial, now_us=draft.now_us, why=f"emergency {policy.id}", d=d)
+    draft.trial = blocks.pause(cut, now_us=draft.now_us, by="emergency")
     on_trial = draft.policies[trial.plan.policy_id]
     if on_trial.state == "on_trial":
         draft.move(on_trial, "paused", cause=f"emergency {policy.id}")

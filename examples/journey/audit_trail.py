@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,7 @@ class TrialTrail:
     frozen_at: int
     units: Sequence[Entry]
     trips: Sequence[Entry]
-    doubled: bool
+    doubled_from: float
     verdict: Entry | None
 
 
@@ -73,6 +74,9 @@ def _trail(frozen: Entry, entries: Sequence[Entry]) -> TrialTrail:
         frozen_at=frozen["index"],
         units=[entry for entry in mine if entry["action"] == "trial.unit"],
         trips=[entry for entry in mine if entry["action"] == "trial.latency_trip"],
-        doubled=any(entry["action"] == "trial.doubled" for entry in mine),
+        doubled_from=min(
+            (e["details"]["from_unit"] for e in mine if e["action"] == "trial.doubled"),
+            default=math.inf,
+        ),
         verdict=verdicts[0] if verdicts else None,
     )

@@ -29,7 +29,6 @@ from examples.journey.arithmetic import (
 from examples.journey.audit_trail import Entry, TrialTrail, moves_of, states_of, trials_in
 
 TOLERANCE = 1e-9
-CHECKED_UNITS = 8
 """Counted units after which a trial may double its blocks."""
 
 
@@ -124,7 +123,6 @@ class _Judge:
         self._requests = _by_block(evidence.requests.get(trail.id, ()))
         self._seconds = _by_block(evidence.seconds.get(trail.id, ()))
         self._counted: list[Values] = []
-        self._counted_at: list[int] = []
 
     def disagreements(self) -> Iterator[str]:
         """Coins, values, d, E and the ruling of each unit in turn."""
@@ -157,7 +155,6 @@ class _Judge:
         mine = differences(self._trail.plan, sides["baseline"], sides["candidate"])
         yield from self._compare("d of ", mine, told["d"])
         self._counted.append(mine)
-        self._counted_at.append(told["unit"])
 
     def _sides(self, told: Row) -> tuple[dict[str, Values], int]:
         """The values of both arms, and the fewer arrivals of the two blocks."""
@@ -176,9 +173,7 @@ class _Judge:
         return sides, int(fewest)
 
     def _times(self, unit: int) -> int:
-        checked = self._counted_at[:CHECKED_UNITS]
-        late = len(checked) == CHECKED_UNITS and unit > checked[-1]
-        return 2 if self._trail.doubled and late else 1
+        return 2 if unit >= self._trail.doubled_from else 1
 
     def _verdict(self, told: Row, mine: str | None) -> Iterator[str]:
         name = f"trial {self._trail.id}"

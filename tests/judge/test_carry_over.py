@@ -7,12 +7,12 @@ from controller.trials import Trial
 from tests.judge.builders import PLAN, trial, unit
 
 
-def _with_halves(shifts: list[float], doubled: bool = False) -> Trial:
+def _with_halves(shifts: list[float], doubled_from: int | None = None) -> Trial:
     units = tuple(
         unit(i, {"U": 0.1}, halves=({"U": 0.1}, {"U": 0.1 + shift}))
         for i, shift in enumerate(shifts)
     )
-    return trial([], units=units, doubled=doubled)
+    return trial([], units=units, doubled_from=doubled_from)
 
 
 GROWING = [0.05, 0.06, 0.04, 0.07, 0.05, 0.05, 0.06, 0.04]
@@ -32,11 +32,11 @@ def test_a_steady_difference_does_not() -> None:
 def test_it_is_asked_once_right_after_the_eighth_counted_unit() -> None:
     assert carry_over(_with_halves(GROWING[:7])) is None
     assert carry_over(_with_halves([*GROWING, 0.05])) is None
-    assert carry_over(_with_halves(GROWING, doubled=True)) is None
+    assert carry_over(_with_halves(GROWING, doubled_from=8)) is None
 
 
 def test_units_after_the_check_have_doubled_blocks_and_washout() -> None:
-    doubled = _with_halves([*GROWING, 0.05], doubled=True)
+    doubled = _with_halves([*GROWING, 0.05], doubled_from=8)
     assert plan_in_force(doubled, 7) == PLAN
     later = plan_in_force(doubled, 8)
     assert (later.block_s, later.washout_s) == (2 * PLAN.block_s, 2 * PLAN.washout_s)

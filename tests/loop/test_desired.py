@@ -70,7 +70,9 @@ def trial(value: int, arm: str) -> Trial:
         candidate=Setting(value=value),
     )
     for seed in range(64):
-        found = blocks.begin(Trial(plan=msgspec.structs.replace(plan, seed=seed), began_us=0))
+        found = blocks.begin(
+            Trial(plan=msgspec.structs.replace(plan, seed=seed), began_us=0), now_us=0
+        )
         if found.units[0].blocks[0].arm == arm:
             return found
     raise AssertionError("a fair coin shows both sides within 64 tosses")
@@ -156,8 +158,11 @@ def test_a_knob_under_a_foreign_change_is_left_alone_until_it_ends() -> None:
     assert cap(wish(foreign=(over,))) == 8
 
 
-def seen(value: int, policy_id: str | None = None, **more: object) -> RuntimeConfig:
-    """What an engine shows."""
+def seen(
+    value: int, policy_id: str | None = None, *, ends_in_s: float | None = None
+) -> RuntimeConfig:
+    """What an engine shows; what ends falls back to the baseline."""
+    below = None if ends_in_s is None else Fallback(value=8)
     knobs = embedded_knobs(
         capacity_active=64, capacity_budget=256, boot_active_cap=None, boot_step_token_budget=None
     )
@@ -168,11 +173,18 @@ def seen(value: int, policy_id: str | None = None, **more: object) -> RuntimeCon
         version=3,
         digest="d",
         epoch=1,
-        hold=bool(more.get("hold")),
+        hold=False,
         engine_time=0.0,
         knobs=knobs,
         settings=(
-            ObservedSetting(knob="active_cap", scope="target", value=value, policy_id=policy_id),
+            ObservedSetting(
+                knob="active_cap",
+                scope="target",
+                value=value,
+                policy_id=policy_id,
+                expires_in_s=ends_in_s,
+                fallback=below,
+            ),
             ObservedSetting(knob="step_token_budget", scope="target", value=256),
         ),
     )
@@ -206,12 +218,18 @@ def test_a_candidate_carries_its_expiry_and_its_fallback() -> None:
 def test_of_two_candidate_blocks_in_a_row_the_second_gets_its_own_expiry() -> None:
     found = wish(on=trial(64, "candidate"))
     before = TrialStamp(id="tri", block=7, arm="candidate")
-    there = msgspec.structs.replace(seen(64, "p9"), trial=before)
+    there = msgspec.structs.replace(seen(64, "p9", ends_in_s=20.0), trial=before)
     patch = plan_patch(found, there, epoch=1, change_id="c", now_us=NOW_US)
     assert patch is not None and found.trial != before
     assert [change.expires_in_s for change in patch.settings] == [pytest.approx(45.0)]
     same = msgspec.structs.replace(there, trial=found.trial)
     assert plan_patch(found, same, epoch=1, change_id="c", now_us=NOW_US) is None
+
+
+def test_a_setting_that_ends_where_it_should_stay_is_sent_again() -> None:
+    ends = seen(16, "p1", ends_in_s=20.0)
+    patch = plan_patch(wish(policy("p1", "kept", 16)), ends, epoch=1, change_id="c", now_us=NOW_US)
+    assert patch is not None and patch.settings[0].expires_in_s is None
 
 
 def test_a_knob_without_any_wish_goes_to_its_boot_value() -> None:

@@ -7,7 +7,7 @@ that a test can say "cap 2 is bad" and see what the loop makes of it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +24,17 @@ from controller.state import Declared
 from controller.store.port import Principal
 from controller.store.sql import SqlStore, open_store
 from controller.trials import Trial
-from engine.knobs import embedded_knobs
-from engine.metering import ArrivalMeter
-from engine.settings_book import SettingsBook
-from engine.settings_in_force import EngineIdentity, Instant
+from engine.settings_in_force import Instant
 from policies.policy import Policy
-from policies.runtime_config import Patch, RuntimeConfig, Stamp
 from policies.settings import Setting
-from signals.errors import Unavailable
+from signals.errors import Conflict
 from signals.events import MICROS, StepMoments
 from signals.features.model import (
-    EngineSeen,
-    Outcome,
     RequestRow,
     SecondRow,
-    WindowCounts,
-    WindowKey,
-    WindowRevision,
 )
+from tests.loop.plant import START_S, Book, Rows
 
-START_S = 1_800_000_000.0
 TICK_S = 0.1
 CURVE = ((1, 0, 16_000), (8, 0, 22_000), (64, 0, 80_000), (1, 256, 90_000))
 
@@ -52,129 +43,6 @@ BOB = Principal(id="key_bob", name="bob", role="operator")
 
 Quality = Callable[[int, str], bool]
 """Whether a request of an intent is good under a cap."""
-
-
-class Book:
-    """An ``Actuator`` over the real settings book; ``die`` makes it another incarnation."""
-
-    def __init__(self, clock: Callable[[], Instant]) -> None:
-        self._clock = clock
-        self.lives = 0
-        self.reachable = True
-        self.die()
-
-    def die(self) -> None:
-        """Restart: a new incarnation with everything forgotten."""
-        self.lives += 1
-        self.meter = ArrivalMeter(("interactive", "batch"))
-        knobs = embedded_knobs(
-            capacity_active=64,
-            capacity_budget=256,
-            boot_active_cap=None,
-            boot_step_token_budget=None,
-        )
-        identity = EngineIdentity(target="chat", replica="r0", incarnation=f"life{self.lives}")
-        self.book = SettingsBook(
-            identity, knobs, self.meter, ("interactive", "batch"), remembered=64, now=self._clock()
-        )
-
-    @property
-    def stamp(self) -> Stamp:
-        """What requests arriving now carry."""
-        self.book.pass_time(self._clock())
-        return self.book.stamp
-
-    def read(self, *, after_seq: int = -1) -> RuntimeConfig:
-        """As the contract says."""
-        self._answer()
-        return self.book.view(self._clock(), after_seq=after_seq)
-
-    def patch(self, patch: Patch) -> RuntimeConfig:
-        """As the contract says."""
-        self._answer()
-        return self.book.apply(patch, self._clock())
-
-    def _answer(self) -> None:
-        if not self.reachable:
-            raise Unavailable("the engine does not answer")
-        self.book.pass_time(self._clock())
-
-
-class Rows:
-    """A ``Features`` whose rows the world appends."""
-
-    def __init__(self, clock: Callable[[], Instant]) -> None:
-        self._clock = clock
-        self.requests: list[RequestRow] = []
-        self.second_rows: list[SecondRow] = []
-        self.errors: dict[tuple[str, int], int] = {}
-        self.incomplete: set[tuple[str, int]] = set()
-
-    def watermark_us(self, target: str) -> int:
-        return round(self._clock().wall_s * MICROS)
-
-    def revisions(self, *, after: int, limit: int = 1000) -> Sequence[WindowRevision]:
-        return ()
-
-    def windows(
-        self, target: str, *, from_us: int, to_us: int, width_s: int = 5
-    ) -> Sequence[WindowRevision]:
-        keys = sorted({*self.errors, *self.incomplete})
-        return [self._window(trial, block, to_us) for trial, block in keys]
-
-    def _window(self, trial: str, block: int, at_us: int) -> WindowRevision:
-        errors = self.errors.get((trial, block), 0)
-        return WindowRevision(
-            cursor=1,
-            key=WindowKey(
-                target="chat",
-                replica="r0",
-                intent="live",
-                digest="d",
-                trial=trial,
-                block=block,
-                start_us=at_us - at_us % (5 * MICROS),
-                width_s=5,
-            ),
-            revision=1,
-            closed=False,
-            incomplete=(trial, block) in self.incomplete,
-            counts=WindowCounts(errors=errors, completed=errors),
-        )
-
-    def trial_requests(self, trial: str, *, block: int | None = None) -> Sequence[RequestRow]:
-        return [r for r in self.requests if r.trial == trial and block in (None, r.block)]
-
-    def trial_seconds(self, trial: str, *, block: int | None = None) -> Sequence[SecondRow]:
-        return [s for s in self.second_rows if s.trial == trial and block in (None, s.block)]
-
-    def seconds(self, target: str, *, from_us: int, to_us: int) -> Sequence[SecondRow]:
-        return [s for s in self.second_rows if from_us < s.to_us <= to_us]
-
-    def request(self, request_id: str) -> RequestRow | None:
-        return next((r for r in self.requests if r.request_id == request_id), None)
-
-    def find_requests(
-        self, target: str, *, good: bool | None = None, intent: str | None = None, limit: int = 20
-    ) -> Sequence[RequestRow]:
-        found = [r for r in self.requests[-1000:] if intent in (None, r.intent)]
-        return found[::-1][:limit]
-
-    def outcomes(self, request_id: str) -> Sequence[Outcome]:
-        return ()
-
-    def engines(self, target: str) -> Sequence[EngineSeen]:
-        seen = EngineSeen(
-            target="chat",
-            replica="r0",
-            incarnation="life1",
-            fingerprint="test",
-            curve=CURVE,
-            last_us=self.watermark_us(target),
-            gaps=0,
-            dropped=0,
-        )
-        return [seen]
 
 
 class World:
@@ -188,9 +56,11 @@ class World:
         self.phase_s = phase_s
         self.folder = folder
         self.traffic = True
+        self.races = 0
         self.faster_with_cap = True
-        self.engine = Book(self.instant)
-        self.rows = Rows(self.instant)
+        self.engine_ahead_s = 0.0
+        self.engine = Book(self.engine_instant)
+        self.rows = Rows(self.engine_instant)
         self.declared = declared(**trial)
         self.starts = 0
         self.start_controller()
@@ -227,6 +97,11 @@ class World:
     def instant(self) -> Instant:
         return Instant(mono_s=self.now_s, wall_s=START_S + self.now_s)
 
+    def engine_instant(self) -> Instant:
+        """The engine's own clocks; its wall clock may be off."""
+        wall_s = START_S + self.now_s + self.engine_ahead_s
+        return Instant(mono_s=self.now_s, wall_s=wall_s)
+
     def clock_us(self) -> int:
         return round((START_S + self.now_s) * MICROS)
 
@@ -238,9 +113,16 @@ class World:
             self.now_s = round(self.now_s + TICK_S, 3)
             self._traffic()
             if loop:
-                self.loop.tick()
+                self._tick()
             if until is not None and until():
                 return
+
+    def _tick(self) -> None:
+        """As the loop's thread does: a lost race is looked at again in the next tick."""
+        try:
+            self.loop.tick()
+        except Conflict:
+            self.races += 1
 
     def policy(self, policy_id: str) -> Policy:
         with self.store.read() as tx:
@@ -265,9 +147,9 @@ class World:
         return self.operations.approve(policy.id, policy.shown_digest, by=BOB)
 
     def cap(self) -> int:
-        """What the engine has now."""
-        setting = self.engine.read().setting("active_cap")
-        return 0 if setting is None else setting.value
+        """What the engine has now, whether it can be reached or not."""
+        self.engine.book.pass_time(self.engine_instant())
+        return self.engine.book.values()["active_cap"]
 
     def _entropy(self, n: int) -> bytes:
         return hashlib.sha256(f"{self.now_s}".encode()).digest()[:n]
@@ -286,7 +168,8 @@ class World:
             self.rows.second_rows.append(self._second(busy))
 
     def _request(self, intent: str, tick: int) -> RequestRow:
-        stamp, cap, at_us = self.engine.stamp, self.cap(), self.clock_us()
+        at_us = round(self.engine_instant().wall_s * MICROS)
+        stamp, cap = self.engine.stamp, self.cap()
         good = self.quality(cap, intent)
         took_us = 200_000 if good else 8_000_000
         trial = stamp.trial
@@ -321,7 +204,8 @@ class World:
         )
 
     def _second(self, busy: bool) -> SecondRow:
-        stamp, cap, to_us = self.engine.stamp, self.cap(), self.clock_us()
+        to_us = round(self.engine_instant().wall_s * MICROS)
+        stamp, cap = self.engine.stamp, self.cap()
         trial = stamp.trial
         step_us = 15_000 + 1_000 * cap if self.faster_with_cap else 10_000 * cap
         n = MICROS // step_us
