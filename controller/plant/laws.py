@@ -107,7 +107,8 @@ def propose_law(
     if cap == ladder[-1]:
         return f"the ladder's top, {cap}, is predicted to meet {limit_ms:g} ms: no law is needed"
     law = _law(cap, ladder[-1], limits)
-    setting = Setting(law=law, shrink=shrink_for(intents, plant.drain_p95_s, model))
+    drain_s = drain_at_top_s(curve, plant, top=ladder[-1], now=before.value)
+    setting = Setting(law=law, shrink=shrink_for(intents, drain_s, model))
     if before == setting:
         return "this law is in force already"
     share = _interactive_share(law, intents, plant, limits)
@@ -133,6 +134,17 @@ def strictest_tpot_ms(intents: Mapping[str, IntentSettings]) -> float | None:
         if intent.class_ == INTERACTIVE and intent.slo.tpot_ms is not None
     ]
     return float(min(limits)) if limits else None
+
+
+def drain_at_top_s(curve: StepCurve, plant: PlantInput, *, top: int, now: int | None) -> float:
+    """How long work that runs at the cap ``top`` needs to finish, from what it needs at ``now``.
+
+    The same tokens in longer steps. As seen where a law is in force already (``now`` None).
+    """
+    if now is None:
+        return plant.drain_p95_s
+    rho = plant.prefill_per_decode
+    return plant.drain_p95_s * max(1.0, curve.tpot_ms(top, rho) / curve.tpot_ms(now, rho))
 
 
 def shrink_for(
