@@ -42,7 +42,7 @@ FULL = Pace(
     off_s=7.5,
     batch_e2e_ms=5000,
     washout_s=3.0,
-    block_s=18.0,
+    block_s=17.0,
     flood=80,
     chats_per_s=2.0,
 )
@@ -51,7 +51,7 @@ SHORT = Pace(
     off_s=4.0,
     batch_e2e_ms=3000,
     washout_s=2.0,
-    block_s=10.0,
+    block_s=9.0,
     flood=80,
     chats_per_s=2.0,
 )
@@ -119,7 +119,7 @@ trial:
   alpha: {options.alpha}          # SAMPLE: larger than the default, so that the story is short
   guard_alpha: {options.alpha}    # SAMPLE
   washout_s: {pace.washout_s}     # SAMPLE: jobs of at most 16 tokens drain fast
-  block_s: {pace.block_s}         # SAMPLE: the washout and one cycle of the chats
+  block_s: {pace.block_s}         # SAMPLE: a law's are the washout and one cycle
   min_requests: 5                 # SAMPLE
   max_units: 16                   # SAMPLE
   attainment_margin: 0.1          # SAMPLE: one miss among a block's 15 chats is 7 points

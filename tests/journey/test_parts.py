@@ -72,9 +72,9 @@ def test_chats_come_in_a_steady_rhythm_without_gaps_inside_a_phase(pace: Pace, s
     assert all(abs(cycle - pace.cycle_s) < 0.5 for cycle in cycles), f"seed {seed}"
 
 
-def test_a_block_holds_its_washout_and_one_cycle_and_the_batch_deadline() -> None:
+def test_a_block_holds_one_cycle_as_measured_and_the_batch_deadline() -> None:
     for pace in (FULL, SHORT):
-        assert pace.block_s == pace.washout_s + pace.cycle_s
+        assert pace.washout_s + 0.85 * pace.cycle_s < pace.block_s < pace.washout_s + pace.cycle_s
         assert pace.block_s >= pace.washout_s + 2 * pace.batch_e2e_ms / 1000
         assert pace.flood > max(LADDER)
 
