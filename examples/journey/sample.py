@@ -123,6 +123,8 @@ trial:
   min_requests: 5                 # SAMPLE
   max_units: 16                   # SAMPLE
   attainment_margin: 0.1          # SAMPLE: one miss among a block's 15 chats is 7 points
+  trip_misses: 300                # SAMPLE: the flood sends as fast as it is served, so whichever
+                                  # arm serves faster also misses more
   law_window_s: 1.5               # SAMPLE: while chats come, several come in a second
   seed: {options.seed}            # SAMPLE: coins that can be known beforehand
 plant:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 
 WIDTH = 92
+SAID_WIDTH = 118
 QUIET_S = 15.0
 """Between two progress lines where the output is no terminal."""
 
@@ -39,7 +41,9 @@ class Screen:
         """One line or several."""
         self._end_line()
         for line in text.splitlines():
-            print(f"{self._clock()}  {line}", flush=True)
+            indent = " " * (len(line) - len(line.lstrip()) + 2)
+            for piece in textwrap.wrap(line, SAID_WIDTH, subsequent_indent=indent) or [""]:
+                print(f"{self._clock()}  {piece}", flush=True)
 
     def progress(self, text: str) -> None:
         """One line that is overwritten on a terminal, and now and then a line elsewhere."""

@@ -10,6 +10,8 @@ from examples.journey.sample import TARGET
 from examples.journey.stage import Stage
 
 SLACK_S = 90.0
+OVER = "trial over"
+"""Why the unit that ran at the verdict is void; it is not worth a line."""
 
 
 class TrialWatch:
@@ -83,7 +85,8 @@ class TrialWatch:
     def _tell(self) -> None:
         closed = [u for u in self.trial["units"] if u["judged"] or u["void"] is not None]
         for unit in closed[self._told :]:
-            self._stage.screen.say(self._unit_words(unit))
+            if unit["void"] != OVER:
+                self._stage.screen.say(self._unit_words(unit))
         self._told = len(closed)
 
     def _unit_words(self, unit: dict[str, Any]) -> str:
