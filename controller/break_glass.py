@@ -8,13 +8,14 @@ from ``keys/control.key``: whoever can read that file may do this. The latch sta
 from __future__ import annotations
 
 import getpass
+import os
 from contextlib import AbstractContextManager, ExitStack
-from typing import Literal
+from typing import Final, Literal
 
-from controller.control import ControlReport
+from controller.control import ControlReport, said
 from controller.fleet import Fleet, Replica, monotonic_s
 from controller.keys import wall_us
-from controller.latch import Latch
+from controller.latch import Latch, Latched, LatchState
 from controller.layout import Layout
 from controller.operations import Operations
 from controller.processes.addresses import control_urls
@@ -25,12 +26,13 @@ from controller.state import Declared
 from controller.store.port import Principal, Tx
 from controller.store.sql import SqlReader
 from engine.adapters.http import HttpActuator
-from signals.errors import NotFound, Rejected, Unavailable
+from signals.errors import NotFound, Rejected, TrimtabError, Unavailable
 
 Verb = Literal["hold", "kill"]
 
 NOT_OURS = "break-glass."
 """Begins change ids when the store can't say how the controller's own begin."""
+STATES: Final[dict[Verb, LatchState]] = {"hold": "held", "kill": "killed"}
 
 
 class ReadOnlyStore:
@@ -58,6 +60,10 @@ def act(settings: Settings, target: str, verb: Verb, reason: str) -> ControlRepo
         known = sorted(settings.targets)
         raise NotFound(f"no target {target!r}", field="target", value=target, allowed=known)
     layout = Layout(settings.state_dir)
+    latch, name = Latch(layout.latch), _who()
+    by = Principal(id=f"break-glass:{name}", name=name, role="operator")
+    latched = Latched(state=STATES[verb], actor=by.id, reason=said(reason), since_us=wall_us())
+    latch.set(target, latched)
     declared = Declared(
         name=target,
         target=aim,
@@ -67,11 +73,10 @@ def act(settings: Settings, target: str, verb: Verb, reason: str) -> ControlRepo
         serve=settings.serve,
         plant=settings.plant,
     )
-    by = Principal(id=f"break-glass:{getpass.getuser()}", name=getpass.getuser(), role="operator")
     with ExitStack() as stack:
         store = ReadOnlyStore(SqlReader(layout.store_db, settings.store))
         stack.callback(store.close)
-        fleet = Fleet({target: _replicas(settings, target, store, stack)}, Latch(layout.latch))
+        fleet = Fleet({target: _replicas(settings, target, store, stack)}, latch)
         operations = Operations(
             store,
             fleet,
@@ -80,8 +85,15 @@ def act(settings: Settings, target: str, verb: Verb, reason: str) -> ControlRepo
             mono=monotonic_s,
             wake=lambda: None,
         )
-        verbs = {"hold": operations.hold, "kill": operations.kill}
-        return verbs[verb](target, reason, by=by)
+        return operations.carry_out(target, latched, by)
+
+
+def _who() -> str:
+    """The name of whoever acts; containers run people without one."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return f"uid{os.getuid()}"
 
 
 def _replicas(
@@ -106,7 +118,7 @@ def _epoch(actuator: HttpActuator) -> int:
     """The epoch that the engine accepts now: a person acts beside the controller, not above it."""
     try:
         return actuator.read().epoch
-    except (Unavailable, Rejected):
+    except TrimtabError:
         return 0
 
 
@@ -115,5 +127,5 @@ def _ours(store: ReadOnlyStore) -> str:
     try:
         with store.read() as tx:
             return (tx.note("controller") or NOT_OURS) + f"break-glass.{wall_us()}."
-    except Unavailable:
+    except TrimtabError:
         return NOT_OURS + f"{wall_us()}."

@@ -59,12 +59,12 @@ class ControlOperations:
     def hold(self, target: str, reason: str, *, by: Principal) -> ControlReport:
         """Nothing changes any more: laws freeze, the trial pauses, expiries are suspended."""
         latched = self._latched("held", reason, by)
-        return self._control(target, latched, by)
+        return self.carry_out(target, latched, by)
 
     def kill(self, target: str, reason: str, *, by: Principal) -> ControlReport:
         """Stop the loop, then go to what ``on_kill`` declares; read back, unreachable listed."""
         latched = self._latched("killed", reason, by)
-        return self._control(target, latched, by)
+        return self.carry_out(target, latched, by)
 
     def kill_all(
         self, targets: Sequence[str], reason: str, *, by: Principal
@@ -75,13 +75,13 @@ class ControlOperations:
             self.target(target)
         for target in targets:
             self._fleet.latch.set(target, latched)
-        return [self._control(target, latched, by) for target in targets]
+        return [self.carry_out(target, latched, by) for target in targets]
 
     def release(self, target: str, reason: str, *, by: Principal) -> ControlReport:
         """End a hold or a kill; the loop goes on from what was kept."""
         if self._fleet.latch.read().get(target) is None:
             raise Conflict(f"{target} is neither held nor killed", field="target", value=target)
-        return self._control(target, None, by, reason=said(reason))
+        return self.carry_out(target, None, by, reason=said(reason))
 
     def target(self, target: str) -> Declared:
         """What files say of a target. Raises ``NotFound``."""
@@ -95,9 +95,10 @@ class ControlOperations:
             )
         return found
 
-    def _control(
+    def carry_out(
         self, target: str, latched: Latched | None, by: Principal, *, reason: str = ""
     ) -> ControlReport:
+        """Latch (again, if it is already), reach every replica, then record."""
         declared, began_s, now_us = self.target(target), self._mono(), self._clock()
         self._fleet.latch.set(target, latched)
         wish = self._wish(declared, latched, now_us)

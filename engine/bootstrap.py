@@ -19,6 +19,7 @@ from engine.generation import CLASSES, Boundary
 from engine.http.chat import ChatApi, chat_app
 from engine.http.control import control_app
 from engine.http.conversations import Conversations, Rooms
+from engine.http.descriptors import affordable_connections
 from engine.http.listeners import Doors, Listeners, url_of
 from engine.http.mailbox import Mailbox
 from engine.knobs import embedded_knobs
@@ -75,7 +76,9 @@ class EngineProcess:
         )
         loop = asyncio.new_event_loop()
         self._listeners = Listeners(
-            loop, max_connections=settings.max_connections, stop_grace_s=settings.stop_grace_s
+            loop,
+            max_connections=affordable_connections(settings.max_connections),
+            stop_grace_s=settings.stop_grace_s,
         )
         self._conversations = self._make_conversations(Mailbox(loop))
 

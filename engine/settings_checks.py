@@ -5,6 +5,7 @@ Each refusal names the field as it is written on the wire, its value and what wa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from policies import laws
@@ -14,6 +15,9 @@ from policies.runtime_config import MAX_EXPIRY_S, Fallback, Patch, SettingChange
 from signals.errors import Rejected
 
 MAX_NAME = 128
+MAX_BLOCK = 1_000_000
+NAME = re.compile(r"[\x21-\x7e]+")
+"""Printable ASCII: names travel in an HTTP header."""
 
 
 def check_patch(patch: Patch, specs: Mapping[str, KnobSpec], classes: Sequence[str]) -> None:
@@ -23,8 +27,13 @@ def check_patch(patch: Patch, specs: Mapping[str, KnobSpec], classes: Sequence[s
         raise Rejected("epochs start at 0", field="epoch", value=patch.epoch, allowed=">= 0")
     if patch.trial is not None:
         _check_name(patch.trial.id, "trial.id")
-        if patch.trial.block < 0:
-            raise Rejected("blocks start at 0", field="trial.block", value=patch.trial.block)
+        if not 0 <= patch.trial.block <= MAX_BLOCK:
+            raise Rejected(
+                "no block",
+                field="trial.block",
+                value=patch.trial.block,
+                allowed=f"0..{MAX_BLOCK}",
+            )
     seen: set[tuple[str, str]] = set()
     for index, change in enumerate(patch.settings):
         field = f"settings[{index}]"
@@ -101,10 +110,10 @@ def _check_expiry(expires_in_s: float | None, field: str) -> None:
 
 
 def _check_name(name: str, field: str) -> None:
-    if not 1 <= len(name) <= MAX_NAME:
+    if not 1 <= len(name) <= MAX_NAME or NAME.fullmatch(name) is None:
         raise Rejected(
-            f"{field} is empty or too long",
+            f"{field} is empty, too long or not plain",
             field=field,
             value=name[:MAX_NAME],
-            allowed=f"1..{MAX_NAME} characters",
+            allowed=f"1..{MAX_NAME} printable ASCII characters without blanks",
         )

@@ -12,6 +12,8 @@ from signals.wire import Posted
 
 MAX_INTENTS: Final = 64
 MAX_SECOND_S: Final = 3600
+MAX_COUNT: Final = 2**53
+"""What JSON numbers carry exactly everywhere; sums of many still fit the store's 64 bits."""
 
 
 def check_basic(posted: Posted, rules: Rules) -> Signal:
@@ -45,6 +47,13 @@ def check_basic(posted: Posted, rules: Rules) -> Signal:
 def _record_fits(record: Record, rules: Rules) -> None:
     """Bounds that the record's types do not say."""
     in_time(event_time_us(record), rules, field=f"data.{TIME_FIELDS[type(record)]}")
+    trial = record.stamp.trial
+    if trial is not None and not 0 <= trial.block <= MAX_COUNT:
+        field = "data.stamp.trial.block"
+        raise Rejected("no block", field=field, value=trial.block, allowed="0..2^53")
+    for name, value in _counts(record):
+        if not 0 <= value <= MAX_COUNT:
+            raise Rejected("no count", field=f"data.{name}", value=value, allowed="0..2^53")
     if isinstance(record, Arrived | Finished):
         if target_of_request(record.request_id) != record.stamp.target:
             allowed = f"{record.stamp.target}.<uuid7>"
@@ -61,3 +70,9 @@ def _record_fits(record: Record, rules: Rules) -> None:
             raise Rejected("not a span", field="data.from_us", allowed=f"{MAX_SECOND_S} s at most")
         if len(record.intents) > MAX_INTENTS:
             raise Rejected("too many intents", field="data.intents", allowed=MAX_INTENTS)
+
+
+def _counts(record: Record) -> list[tuple[str, int]]:
+    """Every whole number that a record carries at its top, by field."""
+    named = ((name, getattr(record, name)) for name in record.__struct_fields__)
+    return [(name, value) for name, value in named if type(value) is int]

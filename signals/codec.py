@@ -126,5 +126,5 @@ def decode(body: bytes) -> Signal:
 def _array(body: bytes) -> list[msgspec.Raw]:
     try:
         return _items.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise Malformed(f"the body is not a JSON array: {error}") from error

@@ -69,8 +69,10 @@ class MetricSettings(Section):
     direction: Literal["up", "down"] = setting(
         "up", unit="", reason="which way is better; guards need to know"
     )
-    low: float = setting(0.0, unit="metric's", reason="a value below is refused")
-    high: float = setting(1.0, unit="metric's", reason="a value above is refused")
+    low: float = setting(0.0, unit="metric's", reason="a value below is refused", ge=-1e12, le=1e12)
+    high: float = setting(
+        1.0, unit="metric's", reason="a value above is refused", ge=-1e12, le=1e12
+    )
     attribution_s: int = setting(
         604_800,
         unit="s",

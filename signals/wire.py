@@ -48,6 +48,8 @@ def read(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T:
     """Decode, turning what does not fit into ``Rejected`` with the field's path."""
     try:
         return decoder.decode(raw)
+    except RecursionError as error:
+        raise Rejected("the document is nested too deeply") from error
     except msgspec.MsgspecError as error:
         message = str(error)
         raise Rejected(_PATH.sub("", message), field=_field(message)) from error

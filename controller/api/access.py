@@ -71,6 +71,18 @@ ACCESS: Final[dict[Route, Role]] = {
     ("GET", "/v1/rules"): "viewer",
 }
 
+FILTERED: Final[frozenset[Route]] = frozenset(
+    {
+        ("GET", "/v1/policies"),
+        ("GET", "/v1/trials"),
+        ("GET", "/v1/requests"),
+        ("GET", "/v1/decisions"),
+        ("GET", "/v1/intents"),
+        ("GET", "/v1/rules"),
+    }
+)
+"""Routes that answer for one target when ``?target=`` names it. Elsewhere it means nothing."""
+
 bearer = HTTPBearer(auto_error=False, description="a key from `trimtab keys create`")
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 
@@ -92,7 +104,7 @@ def authorize(request: Request, credentials: Credentials) -> Principal:
     if RANK[principal.role] < RANK[needed]:
         raise Denied(f"{principal.name} is {principal.role}; {' '.join(route)} needs {needed}")
     if ANY not in principal.targets and route not in BOUNDED_IN_ROUTE:
-        check_target(principal, _target_of(request, services))
+        check_target(principal, _target_of(request, services, route))
     return principal
 
 
@@ -105,7 +117,7 @@ def check_target(principal: Principal, target: str | None) -> None:
         )
 
 
-def _target_of(request: Request, services: Services) -> str | None:
+def _target_of(request: Request, services: Services, route: Route) -> str | None:
     """The target that a call is about; None when it is about all of them."""
     named = request.path_params
     if "policy_id" in named:
@@ -116,7 +128,9 @@ def _target_of(request: Request, services: Services) -> str | None:
             return tx.trial(named["trial_id"]).plan.target
     if "request_id" in named:
         return str(named["request_id"]).partition(".")[0]
-    return named.get("target") or request.query_params.get("target")
+    if route in FILTERED:
+        return request.query_params.get("target")
+    return named.get("target")
 
 
 Caller = Annotated[Principal, Depends(authorize)]

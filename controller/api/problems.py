@@ -102,6 +102,11 @@ def _broken(request: Request, error: Exception) -> Response:
     return _answer(_problem(500, f"{type(error).__name__} in the controller; its log has more"))
 
 
+def problem_answer(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+    """A problem document as a response, for what answers before the framework does."""
+    return _answer(_problem(status, detail), headers)
+
+
 def _problem(status: int, detail: str) -> dict[str, object]:
     title = HTTPStatus(status).phrase
     return {"type": "about:blank", "title": title, "status": status, "detail": detail}

@@ -7,6 +7,7 @@ import threading
 import uvicorn
 from fastapi import FastAPI
 
+from controller.api.guard import Guard
 from controller.config.sections import ServeSettings
 from signals.errors import Unavailable
 
@@ -17,12 +18,13 @@ POLL_S = 0.05
 def serve_until(stop: threading.Event, app: FastAPI, settings: ServeSettings) -> None:
     """Serve; returns after a graceful stop. Raises ``Unavailable`` when the port can't be had."""
     config = uvicorn.Config(
-        app,
+        Guard(app, max_body_bytes=settings.max_body_bytes),
         host=settings.host,
         port=settings.port,
         access_log=False,
         log_config=None,
         timeout_graceful_shutdown=GRACE_S,
+        limit_concurrency=settings.max_connections,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="control-plane")

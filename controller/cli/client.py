@@ -20,9 +20,8 @@ class Client:
 
     def __init__(self, url: str, key: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url
-        self._http = httpx.Client(
-            base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=timeout_s
-        )
+        headers = {"Authorization": f"Bearer {key}"}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, trust_env=False)
 
     def get(self, path: str, **query: object) -> Any:
         """The decoded answer. Query values that are None are left out."""

@@ -40,6 +40,12 @@ class ServeSettings(Section):
         ge=0,
         le=604_800,
     )
+    max_body_bytes: int = setting(
+        262_144, unit="bytes", reason="a law takes about 500; bounds memory", ge=1024, le=16_777_216
+    )
+    max_connections: int = setting(
+        256, unit="connections", reason="of people and scripts; beyond it 503", ge=8, le=65_536
+    )
     keys_cache_s: float = setting(
         2.0, unit="s", reason="a revoked key works no longer than this", ge=0, le=5
     )

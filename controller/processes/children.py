@@ -75,7 +75,7 @@ def _env(**more: str) -> Mapping[str, str]:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=READY_TIMEOUT_S).is_success
+        return httpx.get(url, timeout=READY_TIMEOUT_S, trust_env=False).is_success
     except httpx.HTTPError:
         return False
 

@@ -17,13 +17,14 @@ class HttpActuator:
 
     ``timeout_s`` bounds each phase of a call (connect, send, wait, receive), so no call takes much
     longer. See ``policies.actuator`` for what is raised; ``Denied`` when the key is not the
-    engine's.
+    engine's. Proxies of the environment are not used: the key is for the engine alone.
     """
 
     def __init__(self, url: str, key: str, *, timeout_s: float = 3.0) -> None:
         self._client = httpx.Client(
             base_url=url,
             timeout=timeout_s,
+            trust_env=False,
             headers={"Authorization": f"Bearer {key}"},
             limits=httpx.Limits(max_connections=4, max_keepalive_connections=1),
         )

@@ -66,7 +66,9 @@ class SignalPoster:
         headers = {"Content-Type": "application/x-ndjson"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
-        self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout_s)
+        self._client = httpx.Client(
+            base_url=url, headers=headers, timeout=timeout_s, trust_env=False
+        )
         self._thread = threading.Thread(target=self._run, name="signal-poster", daemon=True)
 
     def start(self) -> None:

@@ -24,9 +24,8 @@ class Caller:
         self.url = url
         self.key = key
         self.name = name
-        self._http = httpx.Client(
-            base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=TIMEOUT_S
-        )
+        headers = {"Authorization": f"Bearer {key}"}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False)
 
     def get(self, path: str, **query: Any) -> Any:
         """A decoded JSON answer."""

@@ -150,7 +150,9 @@ class Stage:
         """The engine's own change log, from its control listener."""
         key = (self.state_dir / "keys" / "control.key").read_text(encoding="utf-8").strip()
         answer = httpx.get(
-            self.urls["control"] + CONTROL_PATH, headers={"Authorization": f"Bearer {key}"}
+            self.urls["control"] + CONTROL_PATH,
+            headers={"Authorization": f"Bearer {key}"},
+            trust_env=False,
         )
         changes: list[dict[str, Any]] = answer.raise_for_status().json()["changes"]
         return changes

@@ -143,7 +143,9 @@ class Traffic:
         }
 
     def _client(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self._chat, timeout=TIMEOUT_S, verify=self._tls)
+        return httpx.AsyncClient(
+            base_url=self._chat, timeout=TIMEOUT_S, verify=self._tls, trust_env=False
+        )
 
 
 async def tell(stats: Stats, path: Path) -> None:
@@ -158,7 +160,7 @@ async def tell(stats: Stats, path: Path) -> None:
 async def run(given: argparse.Namespace, key: str) -> None:
     """Everything at once, until SIGTERM."""
     rng, stats = Random(given.seed), Stats()
-    async with httpx.AsyncClient(base_url=given.chat, timeout=TIMEOUT_S) as client:
+    async with httpx.AsyncClient(base_url=given.chat, timeout=TIMEOUT_S, trust_env=False) as client:
         model = (await client.get("/v1/models")).json()["data"][0]["id"]
     feedback = Feedback(given.signals, key, stats)
     users = Users(Random(rng.random()), feedback)

@@ -58,7 +58,7 @@ class Feedback:
         """For ever. What could not be posted stays for the next time, under the same ids."""
         headers = {"Authorization": f"Bearer {self._key}"}
         async with httpx.AsyncClient(
-            base_url=self._url, headers=headers, timeout=TIMEOUT_S
+            base_url=self._url, headers=headers, timeout=TIMEOUT_S, trust_env=False
         ) as client:
             while True:
                 await asyncio.sleep(POST_EVERY_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from urllib.parse import quote
 
 from signals.errors import Broken, Unavailable
 
@@ -55,7 +56,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     """A read-only connection: it can neither write nor checkpoint. Raises ``Unavailable``."""
     if not path.exists():
         raise Unavailable(f"the log {path.name} does not exist yet")
-    return _connect(f"file:{path}?mode=ro", uri=True)
+    return _connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
 
 
 def last_offset(connection: sqlite3.Connection) -> int:

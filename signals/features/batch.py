@@ -32,8 +32,8 @@ class Event(Struct, frozen=True, kw_only=True):
 class DeadLetter(Struct, frozen=True, kw_only=True):
     """An acknowledged event that can't be counted, kept with the reason.
 
-    ``reason``: undecodable, conflict, undeclared_metric, outside_attribution, orphan_expired or
-    sequence_forgotten.
+    ``reason``: undecodable, conflict, undeclared_metric, outside_attribution, orphan_expired,
+    sequence_forgotten or unfoldable.
     """
 
     offset: int
@@ -79,7 +79,7 @@ def decode_all(entries: Sequence[Entry]) -> Batch:
         try:
             signal = decode(entry.body)
         except Malformed as malformed:
-            dead.append(_undecodable(entry, malformed.detail))
+            dead.append(_letter(entry, "undecodable", malformed.detail))
         else:
             events.append(
                 Event(
@@ -121,13 +121,19 @@ def _need_request(
         found.external_ids.add((target, external_id))
 
 
-def _undecodable(entry: Entry, detail: str) -> DeadLetter:
+def unfoldable(entry: Entry, detail: str) -> Batch:
+    """A batch that only buries one entry."""
+    letter = _letter(entry, "unfoldable", detail)
+    return Batch(events=[], dead=[letter], last_offset=entry.offset)
+
+
+def _letter(entry: Entry, reason: str, detail: str) -> DeadLetter:
     return DeadLetter(
         offset=entry.offset,
         target=entry.key,
         producer=entry.producer,
         event_id="",
-        reason="undecodable",
+        reason=reason,
         detail=detail,
         accepted_us=entry.accepted_us,
         body=entry.body,

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from signals.errors import Broken, Unavailable
 
@@ -161,7 +162,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     if not path.exists():
         raise Unavailable(f"{path.name} does not exist yet")
     connection = sqlite3.connect(
-        f"file:{path}?mode=ro",
+        f"file:{quote(str(path.absolute()))}?mode=ro",
         uri=True,
         timeout=BUSY_S,
         isolation_level=None,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from signals.bus.port import Entry
 from signals.events import MICROS
-from signals.features.batch import decode_all, needs
+from signals.features.batch import Batch, decode_all, needs, unfoldable
 from signals.features.change import Change, EngineState, FeatureRules, ProducerCounts
 from signals.features.fold import fold, settle_due
 from signals.features.model import ATOM_S, WindowKey
@@ -15,6 +15,9 @@ from signals.features.sequences import Hole
 from signals.features.store import FeatureStore, Position
 from signals.features.windows import minute_of
 from signals.features.writes import Written
+
+UNFOLDABLE = (ArithmeticError, LookupError, TypeError, ValueError)
+"""What an entry may fail with that no retry cures."""
 
 
 class FeatureStage:
@@ -30,9 +33,24 @@ class FeatureStage:
         return self._store.position
 
     def advance(self, entries: Sequence[Entry]) -> None:
-        """Take the next entries of the bus. Raises ``Unavailable``; nothing has changed then."""
+        """Take the next entries of the bus. Raises ``Unavailable``; nothing has changed then.
+
+        An entry that fails by itself, whatever it is tried with, becomes a dead letter: the bus
+        has acknowledged it, and it must not stand in the way of what comes after it.
+        """
+        try:
+            self._take(entries, decode_all(entries))
+        except UNFOLDABLE as error:
+            if len(entries) > 1:
+                middle = len(entries) // 2
+                self.advance(entries[:middle])
+                self.advance(entries[middle:])
+            else:
+                detail = f"{type(error).__name__}: {error}"
+                self._take(entries, unfoldable(entries[0], detail))
+
+    def _take(self, entries: Sequence[Entry], batch: Batch) -> None:
         stored, rules = self._store.lookups, self._rules
-        batch = decode_all(entries)
         known = stored.load(needs(batch))
         change = fold(batch, known, rules)
         due = stored.due(change.watermarks, limit=rules.settings.batch_events)

@@ -96,3 +96,14 @@ def test_a_key_bounded_to_this_target_may_use_it(plane: Plane) -> None:
     assert plane.call(token, "GET", "/v1/policies?target=chat").status == 200
     assert len(plane.call(token, "GET", "/v1/targets")["items"]) == 1
     assert plane.proposed(4, who=token).status == 201
+
+
+def test_a_key_bounded_to_a_target_does_not_escape_by_naming_it_where_it_means_nothing(
+    plane: Plane,
+) -> None:
+    token = plane.key("local", "admin", targets=("chat",))
+    everything = {"name": "mallory", "role": "admin", "targets": ["*"]}
+    assert plane.call(token, "POST", "/v1/keys?target=chat", everything).status == 403
+    for path in ("/v1/keys", "/v1/audit", "/v1/audit/verify", "/v1/dead-letters", "/metrics"):
+        assert plane.call(token, "GET", f"{path}?target=chat").status == 403, path
+    assert plane.call(token, "GET", "/v1/policies?target=chat").status == 200

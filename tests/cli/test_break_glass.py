@@ -92,8 +92,26 @@ def test_an_engine_that_is_gone_is_listed_and_the_latch_stands(
     assert Latch(tmp_path / "state" / "latch.json").read()["chat"].state == "killed"
 
 
-def test_without_the_control_key_nothing_is_latched(trimtab: Trimtab, tmp_path: Path) -> None:
+def test_without_the_control_key_the_loop_is_latched_all_the_same(
+    trimtab: Trimtab, tmp_path: Path
+) -> None:
     (tmp_path / "state" / "keys" / "control.key").unlink()
-    assert trimtab("kill", "chat", "--direct", "-m", "a test").code == 2
     assert trimtab("kill", "search", "--direct", "-m", "a test").code == 2
     assert Latch(tmp_path / "state" / "latch.json").read() == {}
+    done = trimtab("kill", "chat", "--direct", "-m", "a test")
+    assert done.code == 2
+    assert "control.key" in done.err
+    assert Latch(tmp_path / "state" / "latch.json").read()["chat"].state == "killed"
+
+
+def test_a_store_that_is_garbage_stands_in_nobody_s_way(
+    trimtab: Trimtab, engine: RunningEngine, tmp_path: Path
+) -> None:
+    (tmp_path / "state" / "store.db").write_bytes(b"no database" * 1000)
+    put(engine, SettingChange(knob="active_cap", value=5), hold=False)
+    report = trimtab("kill", "chat", "--direct", "-m", "the store is gone", "--json").json
+    assert [one["ok"] for one in report["replicas"]] == [True]
+    setting = now(engine).setting("active_cap")
+    assert setting is not None
+    assert setting.value == 2
+    assert Latch(tmp_path / "state" / "latch.json").read()["chat"].reason == "the store is gone"

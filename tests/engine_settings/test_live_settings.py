@@ -100,7 +100,7 @@ def test_only_so_many_patches_may_wait() -> None:
     for number in range(2):
         live.submit(cap(8, change_id=f"c{number}"))
     with pytest.raises(Unavailable):
-        live.submit(cap(8, change_id="one too many"))
+        live.submit(cap(8, change_id="one-too-many"))
 
 
 def test_every_arrival_is_counted_under_the_stamp_it_was_given() -> None:

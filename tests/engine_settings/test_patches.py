@@ -236,3 +236,22 @@ def test_the_change_log_is_bounded_numbered_and_says_where_it_begins() -> None:
     assert numbers == list(range(seen.log_from, seen.log_from + 1024))
     tail = bench.book.view(at(2000.0), after_seq=numbers[-3]).changes
     assert [change.seq for change in tail] == numbers[-2:]
+
+
+@pytest.mark.parametrize("block", [-1, 2**63])
+def test_a_block_that_no_store_could_keep_is_refused(block: int) -> None:
+    bench = Bench()
+    with pytest.raises(Rejected) as refused:
+        bench.book.apply(
+            bench.patch(trial=TrialStamp(id="t", block=block, arm="candidate")), at(1.0)
+        )
+    assert refused.value.field == "trial.block"
+
+
+@pytest.mark.parametrize("name", ["n№", "two words", "line\nbreak"])
+def test_a_name_that_no_header_could_carry_is_refused(name: str) -> None:
+    bench = Bench()
+    with pytest.raises(Rejected) as refused:
+        change = SettingChange(knob="active_cap", value=8, policy_id=name)
+        bench.book.apply(bench.patch(change), at(1.0))
+    assert refused.value.field == "settings[0].policy_id"

@@ -247,3 +247,15 @@ def test_every_package_says_what_it_is_for(folder: str) -> None:
         and ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) is None
     ]
     assert silent == []
+
+
+def test_no_key_goes_to_a_proxy_of_the_environment() -> None:
+    """Our processes call each other with bearer keys; httpx would use HTTP_PROXY for loopback."""
+    calls = re.compile(r"httpx\.(?:Client|AsyncClient|get|post)\((?:[^()]|\([^()]*\))*\)")
+    without = [
+        f"{where(path)}: {call[:60]}"
+        for path in sources(*PACKAGES, "examples")
+        for call in calls.findall(path.read_text(encoding="utf-8"))
+        if "trust_env=False" not in call
+    ]
+    assert without == []
