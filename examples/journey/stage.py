@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -54,6 +55,11 @@ class Stage:
         for caller in self._callers.values():
             caller.close()
         self.programs.__exit__(*failure)
+
+    def forget(self) -> None:
+        """Remove a state directory that nobody asked for; call it when everything has stopped."""
+        if self.options.state_dir is None:
+            shutil.rmtree(self.state_dir)
 
     # -- starting --------------------------------------------------------------------------------
 

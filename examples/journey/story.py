@@ -22,22 +22,24 @@ GO_ON_S = 5.0
 
 def tell(options: Options) -> int:
     """The whole journey; the exit code."""
-    screen = Screen()
+    screen, code = Screen(), 0
+    summary: dict[str, Any] = {}
     with Stage(options, screen) as stage:
         _begin(stage)
-        told = _without_traffic(stage) if not options.traffic else _with_traffic(stage)
+        told = _with_traffic(stage) if options.traffic else _without_traffic(stage)
         screen.say(f"told in {screen.elapsed_s:.0f} s from ready")
-        summary: dict[str, Any] = {"told_s": round(screen.elapsed_s, 1)}
-        code = 0
+        summary["told_s"] = round(screen.elapsed_s, 1)
         if options.exit:
             code = _check(stage, told, summary)
         else:
             _go_on(stage)
         stage.memory.stop()
         _tell_memory(stage, summary)
-        if options.json:
-            print(json.dumps(summary))
-        return code
+    if code == 0:
+        stage.forget()
+    if options.json:
+        print(json.dumps(summary))
+    return code
 
 
 def _begin(stage: Stage) -> None:
