@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from examples.journey.sample import KNOB, TARGET
@@ -56,8 +55,3 @@ def progress(stage: Stage) -> str:
         f"{'–' if rate is None else f'{rate:.0f}'} tokens/s, "
         f"{'–' if waits is None else f'{waits:.0f}'} waiting"
     )
-
-
-def now_s() -> float:
-    """Unix seconds."""
-    return time.time()

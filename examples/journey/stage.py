@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -204,8 +203,3 @@ class Stage:
         }
         words = [f"--{name}={value}" for name, value in given.items()]
         return ["examples.journey.traffic", *words]
-
-
-def now_us() -> int:
-    """Unix microseconds."""
-    return time.time_ns() // 1000
