@@ -38,7 +38,7 @@ $(READY): pyproject.toml constraints.txt
 			"$$($(PYTHON) --version 2>&1 || echo missing)." \
 			"Name another one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@command -v "$${CC:-cc}" >/dev/null || { \
-		echo "make: no C compiler ('$${CC:-cc}'); the engine's attention kernel needs one" >&2; \
+		echo "make: no C compiler ('$${CC:-cc}'); the engine's kernels are compiled at its start" >&2; \
 		exit 1; }
 	@test -x $(PY) || { echo "── creating $(VENV) with $$($(PYTHON) --version)"; \
 		$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
