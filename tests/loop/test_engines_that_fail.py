@@ -229,3 +229,27 @@ def test_what_is_stable_is_what_an_engine_has_once_everything_expired(tmp_path: 
     wish = last_stable(world.engine.read())
     assert wish.settings["active_cap"].setting.value == 8
     assert msgspec.to_builtins(wish.trial) is None
+
+
+def test_a_foreign_change_between_the_look_and_the_patch_is_not_written_over(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, quality=anything)
+    world.run(10)
+    world.approved(Setting(value=16))
+    look = world.loop._looker.look
+
+    def changed_meanwhile(*args: object, **named: object) -> object:
+        world.loop._looker.look = look  # type: ignore[method-assign]
+        seen = look(*args, **named)  # type: ignore[arg-type]
+        now = world.engine.read()
+        change = SettingChange(knob="active_cap", value=32)
+        patch = Patch(change_id="x", epoch=now.epoch, expected=now.expected, settings=(change,))
+        world.engine.patch(patch)
+        return seen
+
+    world.loop._looker.look = changed_meanwhile  # type: ignore[method-assign, assignment]
+    world.run(3)
+    assert world.cap() == 32
+    with world.store.read() as tx:
+        assert [found.setting.value for found in tx.foreign("chat")] == [32]
