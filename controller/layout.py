@@ -19,8 +19,12 @@ class Layout(Struct, frozen=True):
 
     @property
     def features_db(self) -> Path:
-        """Joins and windows; written by the feature stage."""
-        return self.root / "features.db"
+        """Joins and windows of the first bus partition, which is all of them without Kafka."""
+        return self.features(0)
+
+    def features(self, partition: int) -> Path:
+        """Joins and windows of one bus partition; written by the feature stage that owns it."""
+        return self.root / (f"features-{partition}.db" if partition else "features.db")
 
     @property
     def store_db(self) -> Path:

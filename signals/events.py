@@ -17,7 +17,9 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-Kind = Literal["basic", "semantic", "business"]
+from signals.counts import WindowCounts
+
+Kind = Literal["basic", "semantic", "business", "command"]
 Status = Literal["ok", "error", "cancelled", "rejected"]
 Arm = Literal["baseline", "candidate"]
 
@@ -117,7 +119,8 @@ class IntentLoad(Struct, frozen=True, kw_only=True):
 class Second(Struct, frozen=True, kw_only=True, tag_field="record", tag="second"):
     """About one second of the engine; cut at each change of stamp, so none spans two blocks.
 
-    ``waiting`` and ``running`` are as they stand at ``to_us``. ``dropped``: telemetry records lost
+    ``waiting`` and ``running`` are as they stand at ``to_us``. ``prefix_lookups`` and
+    ``prefix_hits``: prompt tokens looked up in the prefix cache, and found there. ``dropped``: telemetry records lost
     to a full ring since the engine started.
     """
 
@@ -132,6 +135,8 @@ class Second(Struct, frozen=True, kw_only=True, tag_field="record", tag="second"
     steps: StepMoments
     knobs: dict[str, int]
     dropped: int = 0
+    prefix_lookups: int = 0
+    prefix_hits: int = 0
 
 
 class CurvePoint(Struct, frozen=True, kw_only=True):
@@ -152,15 +157,79 @@ class Started(Struct, frozen=True, kw_only=True, tag_field="record", tag="starte
     curve: tuple[CurvePoint, ...]
 
 
-Record = Arrived | Finished | Second | Started
+class Counted(Struct, frozen=True, kw_only=True, tag_field="record", tag="counted"):
+    """One 5 s window of one intent, counted at the edge instead of request by request.
+
+    (``source``, the window) names it; a higher ``revision`` replaces what a lower one said, and the
+    window is the merge of its sources' latest. ``counts`` may hold no outcomes: users' acts are
+    joined here. A source posts ``counted`` and ``named``, not ``arrived`` and ``finished``.
+    """
+
+    seq: int
+    stamp: SeenStamp
+    source: str
+    intent: str
+    start_us: int
+    revision: int
+    counts: WindowCounts
+
+
+class NamedRequest(Struct, frozen=True, kw_only=True):
+    """A request that feedback may name."""
+
+    request_id: str
+    intent: str
+    class_: str = field(name="class")
+    arrival_us: int
+    external_id: str | None = None
+    session_id: str | None = None
+
+
+class Named(Struct, frozen=True, kw_only=True, tag_field="record", tag="named"):
+    """Requests that were counted at the edge: known for joins, and counted nowhere else."""
+
+    seq: int
+    stamp: SeenStamp
+    at_us: int
+    requests: tuple[NamedRequest, ...]
+
+
+Record = Arrived | Finished | Second | Started | Counted | Named
+
+
+class ReplayLetters(Struct, frozen=True, kw_only=True, tag_field="command", tag="replay"):
+    """Fold these dead letters again, by their offsets on the bus."""
+
+    offsets: tuple[int, ...]
+
+
+class DiscardLetters(Struct, frozen=True, kw_only=True, tag_field="command", tag="discard"):
+    """Drop these dead letters for good."""
+
+    offsets: tuple[int, ...]
+
+
+class Quarantine(Struct, frozen=True, kw_only=True, tag_field="command", tag="quarantine"):
+    """Set aside what a producer posts from now on, as dead letters; ``on`` False ends that."""
+
+    name: str
+    on: bool
+    reason: str
+
+
+Command = ReplayLetters | DiscardLetters | Quarantine
+"""What an operator wants of the feature stage. It travels on the bus like everything else, so it is
+carried out once, in order, and a replay carries it out again."""
 
 
 class Signal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One feedback event, as accepted. Dedupe key: (``producer``, ``id``).
 
     Business and semantic signals name a request by ``request_id``, ``external_id`` or
-    ``session_id`` and carry ``name`` and ``value`` of a declared metric. Basic signals carry
-    ``data``; their ``id`` is ``<replica>.<incarnation>.<seq>``.
+    ``session_id`` and carry ``name`` and ``value`` of a declared metric, read by the version of its
+    ``definition`` that was in force when they were accepted. A score names the ``model`` version
+    that gave it, and counts once for (request, metric, model). Basic signals carry ``data``; their
+    ``id`` is ``<replica>.<incarnation>.<seq>``. Commands come from the control plane only.
     """
 
     id: str
@@ -173,4 +242,7 @@ class Signal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     request_id: str | None = None
     external_id: str | None = None
     session_id: str | None = None
+    definition: int | None = None
+    model: str | None = None
     data: Record | None = None
+    command: Command | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
@@ -76,9 +77,18 @@ class MetricSettings(Section):
     attribution_s: int = setting(
         604_800,
         unit="s",
-        reason="feedback this long after its request still counts",
+        reason="feedback this long after its request's arrival still counts; rates wait so long",
         ge=1,
-        le=691_200,
+        le=604_800,
+    )
+    absent: Literal["zero", "missing"] | None = setting(
+        None,
+        unit="",
+        reason="a request without a value when the attribution window has closed counts as 0, or"
+        " not at all; unset = zero for boolean and count, missing for float and duration",
+    )
+    owner: str = setting(
+        "", unit="", reason="the team that may change it; empty = admins only", max_length=63
     )
 
 
@@ -96,6 +106,13 @@ class IngestSettings(Section):
         reason="about 10,000 events; bounds memory per request",
         ge=1024,
         le=67_108_864,
+    )
+    max_inflight_bytes: int = setting(
+        67_108_864,
+        unit="bytes",
+        reason="bodies being read, judged and committed at once; beyond it 503",
+        ge=1_048_576,
+        le=4_294_967_296,
     )
     max_events: int = setting(
         10_000,
@@ -123,9 +140,76 @@ class IngestSettings(Section):
     )
 
 
+class KafkaSettings(Section):
+    """Kafka as the bus. Secrets come from files, never from here."""
+
+    bootstrap: tuple[str, ...] = setting(
+        ("127.0.0.1:9092",), unit="", reason="brokers to ask first, as host:port", min_length=1
+    )
+    topic: str = setting("trimtab.signals", unit="", reason="one topic, keyed by target")
+    partitions: int = setting(
+        4, unit="partitions", reason="of a topic that is created here; targets share them", ge=1
+    )
+    group: str = setting("trimtab-features", unit="", reason="the feature stage's consumer group")
+    replication: int = setting(
+        3, unit="copies", reason="of a topic that is created here", ge=1, le=16
+    )
+    allow_single_copy: bool = setting(
+        False,
+        unit="",
+        reason="start although min.insync.replicas < 2: a lost broker then loses what was"
+        " acknowledged",
+    )
+    security: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = setting(
+        "plaintext", unit="", reason="how brokers are spoken to"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = setting(
+        None, unit="", reason="needed with sasl_*"
+    )
+    sasl_username: str | None = setting(None, unit="", reason="needed with sasl_*")
+    sasl_password_file: Path | None = setting(
+        None, unit="", reason="read at start; never logged or shown"
+    )
+    ssl_ca_file: Path | None = setting(None, unit="", reason="unset = the system's authorities")
+    ssl_cert_file: Path | None = setting(None, unit="", reason="for mutual TLS")
+    ssl_key_file: Path | None = setting(None, unit="", reason="for mutual TLS")
+    session_timeout_ms: int = setting(
+        10_000, unit="ms", reason="a silent consumer is expelled after it", ge=1000, le=300_000
+    )
+    heartbeat_ms: int = setting(
+        3_000, unit="ms", reason="a third of the session time-out", ge=100, le=100_000
+    )
+    request_timeout_ms: int = setting(
+        10_000, unit="ms", reason="a post waits this long for the brokers, then 503", ge=1000
+    )
+
+
 class BusSettings(Section):
     """The durable log behind ingest."""
 
+    kind: Literal["sqlite", "kafka"] = setting(
+        "sqlite", unit="", reason="one machine needs no broker"
+    )
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="for kind kafka")
+    segment_bytes: int = setting(
+        134_217_728,
+        unit="bytes",
+        reason="a segment is dropped whole; retention works in these steps",
+        ge=1_048_576,
+        le=4_294_967_296,
+    )
+    max_bytes: int = setting(
+        17_179_869_184,
+        unit="bytes",
+        reason="beyond it the oldest segments go that every consumer has read",
+        ge=4_194_304,
+    )
+    hard_bytes: int = setting(
+        34_359_738_368,
+        unit="bytes",
+        reason="what a slow consumer may hold; beyond it posts are answered 503",
+        ge=8_388_608,
+    )
     commit_events: int = setting(
         200, unit="events", reason="one group commit; more adds delay, not speed", ge=1, le=10_000
     )
@@ -171,6 +255,40 @@ class FeatureSettings(Section):
     )
     orphan_s: int = setting(
         604_800, unit="s", reason="feedback waits 7 days for its request", ge=60, le=691_200
+    )
+    correlate_s: int = setting(
+        30,
+        unit="s",
+        reason="feedback about a session waits this long for a watermark that stands still, then"
+        " is bound to what is known",
+        ge=0,
+        le=3600,
+    )
+    rate_span_s: int = setting(
+        3600,
+        unit="s",
+        reason="business rates are of the requests of this long a stretch whose attribution window"
+        " has closed",
+        ge=60,
+        le=86_400,
+    )
+    five_minute_retention_s: int = setting(
+        172_800, unit="s", reason="5 min windows for 2 days", ge=3600, le=2_592_000
+    )
+    hour_retention_s: int = setting(
+        777_600,
+        unit="s",
+        reason="1 h windows for 9 days: the longest attribution, and two to look at",
+        ge=3600,
+        le=7_776_000,
+    )
+    deaths: int = setting(
+        3,
+        unit="deaths",
+        reason="of the process at one offset before entries are taken one by one, and of one entry"
+        " alone before it is set aside",
+        ge=1,
+        le=100,
     )
     request_retention_s: int = setting(
         691_200,

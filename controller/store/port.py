@@ -24,7 +24,11 @@ ROLES: tuple[Role, ...] = ("viewer", "producer", "operator", "admin")
 
 
 class Principal(Struct, frozen=True, kw_only=True):
-    """Who is calling. ``id`` is the key's id, never the key. Producers are bounded by the lists."""
+    """Who is calling. ``id`` is the key's id, never the key. Producers are bounded by the lists,
+
+    by ``rate_per_s`` (events) and by ``influence``: the largest share of any rate's weight that
+    this producer's values may have. ``team`` owns metric definitions.
+    """
 
     id: str
     name: str
@@ -32,6 +36,9 @@ class Principal(Struct, frozen=True, kw_only=True):
     targets: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    rate_per_s: float | None = None
+    influence: float = 1.0
+    team: str = ""
     expires_us: int | None = None
     revoked_us: int | None = None
 

@@ -1,12 +1,21 @@
-"""The feedback bus: a durable, ordered log between ingest and the feature stage.
+"""The feedback bus: a durable, partitioned, ordered log between ingest and the feature stage.
 
-Two small ports, because two processes hold the two ends. Offsets start at 1, rise by one with
-every event and are never used twice, also not after trimming and a restart.
+Small ports, because different processes hold the two ends. A target's events are all in one
+partition (``partition_of``), in the order of their acceptance. Offsets start at 1 or above, rise
+within a partition and are never used twice, also not after old entries went and a restart.
+
+::
+
+    ingest ─► Bus.append ─► │ partition 0 │ ─► BusReader ─► a feature stage and its features file
+                            │ partition 1 │ ─► BusReader ─► …
+                                                 ▲
+                                     Assignment says who reads which
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -35,18 +44,11 @@ class Entry(Struct, frozen=True, kw_only=True):
 class Bus(Protocol):
     """The writing end. Thread-safe."""
 
-    def append(self, batch: Sequence[Message]) -> Future[range]:
-        """Append all of the batch or nothing; the offsets come when it is durable, not before.
+    def append(self, batch: Sequence[Message]) -> Future[None]:
+        """Append the batch; the future is resolved when all of it is durable, not before.
 
-        Raises ``Unavailable`` at once when too much is waiting. The future fails with
-        ``Unavailable`` when the commit failed; the batch may then be posted again.
-        """
-
-    def trim(self, *, consumed: int, before_us: int, limit: int) -> Future[int]:
-        """Drop at most ``limit`` of the oldest entries; the future says how many went.
-
-        Only entries accepted before ``before_us`` and at or below ``consumed``, the lowest offset
-        that every consumer has behind it, are dropped.
+        Raises ``Unavailable`` at once when too much is waiting. When the future fails with
+        ``Unavailable``, some or none of the batch may be there: post it again, events carry ids.
         """
 
     def healthy(self) -> bool:
@@ -57,13 +59,40 @@ class Bus(Protocol):
 
 
 class BusReader(Protocol):
-    """The reading end, from any process. Raises ``Unavailable`` while the log cannot be read."""
+    """One partition, from any process. Raises ``Unavailable`` while it cannot be read."""
 
     def read(self, *, after: int, limit: int) -> Sequence[Entry]:
-        """The first ``limit`` committed entries with ``offset > after``, in order."""
+        """The first ``limit`` committed entries with ``offset > after``, in order.
+
+        Fewer, or none, when no more are there now. Raises ``Broken`` when entries above ``after``
+        were dropped before they were read.
+        """
 
     def end(self) -> int:
-        """The last committed offset; 0 before the first."""
+        """The offset of the last committed entry, at least as far as this reader has read."""
 
     def close(self) -> None:
         """Let go of the log."""
+
+
+class Assignment(Protocol):
+    """Which partitions this process owns. One thread's."""
+
+    def partitions(self) -> Mapping[int, BusReader]:
+        """Those owned now; asked before every round, it also keeps the membership alive.
+
+        A process that was away too long may still believe what it was told last: what it then
+        writes is refused by the features file, which another has taken over (its ``epoch``).
+        """
+
+    def close(self) -> None:
+        """Leave: others take over at once."""
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """The partition of a key, the same in every process and version.
+
+    >>> partition_of("chat", 4)
+    2
+    """
+    return zlib.crc32(key.encode()) % partitions

@@ -13,10 +13,32 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from signals.counts import Moments, WindowCounts
 from signals.events import Arm, Status, StepMoments
+
+__all__ = [
+    "ATOM_S",
+    "FIVE_MINUTES_S",
+    "HOUR_S",
+    "MINUTE_S",
+    "WIDTHS_S",
+    "EngineSeen",
+    "Features",
+    "Moments",
+    "Outcome",
+    "RequestRow",
+    "SecondRow",
+    "WindowCounts",
+    "WindowKey",
+    "WindowRevision",
+]
 
 ATOM_S = 5
 MINUTE_S = 60
+FIVE_MINUTES_S = 300
+HOUR_S = 3600
+WIDTHS_S = (ATOM_S, MINUTE_S, FIVE_MINUTES_S, HOUR_S)
+"""Atoms, and the merges of them that are kept longer."""
 
 
 class WindowKey(Struct, frozen=True, kw_only=True, order=True):
@@ -30,45 +52,6 @@ class WindowKey(Struct, frozen=True, kw_only=True, order=True):
     block: int
     start_us: int
     width_s: int
-
-
-class Moments(Struct, frozen=True, kw_only=True):
-    """Count, sum and sum of squares of a duration in µs, and its quantile sketch's bytes."""
-
-    count: int = 0
-    sum_us: int = 0
-    sum_sq: int = 0
-    sketch: bytes = b""
-
-
-class WindowCounts(Struct, frozen=True, kw_only=True):
-    """What happened in a window to one intent.
-
-    A request counts in ``judged`` when it completes, or as failed when its SLO deadline passes;
-    ``good`` of them met every SLO set. ``completed`` ended with status ``ok``, ``errors`` with
-    ``error``. Arrivals, tokens and ``covered_us`` (how much of the window was reported) come from
-    the engine's seconds; waiting, running and KV blocks are as they stood at ``gauge_us`` (0: not
-    reported). ``outcomes``: business metric -> (requests with a value, sum of values in
-    micro-units), by the time of the feedback.
-    """
-
-    arrivals: int = 0
-    offered_tokens: int = 0
-    completed: int = 0
-    errors: int = 0
-    judged: int = 0
-    good: int = 0
-    output_tokens: int = 0
-    covered_us: int = 0
-    gauge_us: int = 0
-    waiting: int = 0
-    running: int = 0
-    kv_blocks_used: int = 0
-    kv_blocks_total: int = 0
-    ttft: Moments = Moments()
-    tpot: Moments = Moments()
-    e2e: Moments = Moments()
-    outcomes: dict[str, tuple[int, int]] = {}
 
 
 class WindowRevision(Struct, frozen=True, kw_only=True):

@@ -22,12 +22,14 @@ class Producer(Struct, frozen=True, kw_only=True):
     """What one key may post. ``"*"`` in a set allows everything of that sort.
 
     ``name`` is half of the dedupe key, so it must not change when the key is rotated.
+    ``rate_per_s`` bounds its accepted events per second (None: only the machine does).
     """
 
     name: str
     kinds: frozenset[str]
     targets: frozenset[str] = ANY
     names: frozenset[str] = ANY
+    rate_per_s: float | None = None
 
     def may_not(self, *, kind: str, target: str, name: str) -> str | None:
         """The first field that this producer may not post so; None when all is allowed."""
