@@ -19,6 +19,7 @@ from signals.errors import Unavailable
 def run_ingest(settings: Settings, stop: threading.Event) -> None:
     """The signals API and the bus."""
     from controller.keys import StoreKeyReader
+    from signals.definitions import StaticDefinitions
     from signals.features.reader import SqliteFeatures
     from signals.ingest.main import run
 
@@ -31,7 +32,7 @@ def run_ingest(settings: Settings, stop: threading.Event) -> None:
         run(
             bus_path=layout.bus_db,
             keys=keys,
-            metrics=settings.metrics,
+            definitions=StaticDefinitions(settings.metrics),
             targets=settings.targets,
             settings=settings.ingest,
             bus_settings=settings.bus,

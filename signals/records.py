@@ -1,18 +1,20 @@
-"""What every engine record has, whichever of the four it is: its name, event time and id."""
+"""What every engine record has, whichever of the six it is: its name, event time and id."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from signals.events import Arrived, Finished, Record, Second, Started
+from signals.events import Arrived, Counted, Finished, Named, Record, Second, Started
 
-RECORD_NAMES: Final = ("arrived", "finished", "second", "started")
+RECORD_NAMES: Final = ("arrived", "finished", "second", "started", "counted", "named")
 TIME_FIELDS: Final[Mapping[type[Record], str]] = {
     Arrived: "arrival_us",
     Finished: "finished_us",
     Second: "to_us",
     Started: "at_us",
+    Counted: "start_us",
+    Named: "at_us",
 }
 
 

@@ -9,10 +9,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from signals.definitions import Definition
 from signals.errors import Denied, Rejected
 from signals.events import MICROS
 from signals.ingest.keys import Producer
-from signals.settings import IngestSettings, MetricSettings
+from signals.settings import IngestSettings
 from signals.wire import Posted
 
 MAX_ID: Final = 200
@@ -29,7 +30,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     """What one post is judged by: who posts, what is declared, and the time it is."""
 
     producer: Producer
-    metrics: Mapping[str, MetricSettings]
+    definitions: Mapping[str, Definition]
     targets: Container[str]
     settings: IngestSettings
     now_us: int

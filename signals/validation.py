@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from signals.basic_events import check_basic
+from signals.definitions import Definition
 from signals.errors import Rejected
 from signals.events import MICROS, Signal
 from signals.rules import ID_RULE, MAX_ID, Rules, allow, in_time, target_of_request, usable_id
@@ -26,11 +27,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def check(posted: Posted, rules: Rules) -> Signal:
     """The signal, ready for the bus. Raises ``Rejected``, or ``Denied`` when the key is narrower.
 
+    >>> from signals.definitions import StaticDefinitions
     >>> from signals.ingest.keys import Producer
     >>> from signals.settings import IngestSettings, MetricSettings
     >>> rules = Rules(
     ...     producer=Producer(name="shop", kinds=frozenset({"business"})),
-    ...     metrics={"copied": MetricSettings()}, targets={"chat"},
+    ...     definitions=StaticDefinitions({"copied": MetricSettings()}).current(),
+    ...     targets={"chat"},
     ...     settings=IngestSettings(), now_us=1_700_000_000_000_000)
     >>> posted = Posted(id="1", kind="business", name="copied", value=True, target="chat",
     ...     external_id="order-7", time=datetime.fromtimestamp(1_700_000_000, UTC))
@@ -46,7 +49,7 @@ def _feedback(posted: Posted, rules: Rules) -> Signal:
     """A business or semantic event."""
     if posted.data is not None:
         raise Rejected("only basic events carry data", field="data")
-    metric = _metric(posted, rules.metrics)
+    definition = _definition(posted, rules.definitions)
     target = _target_of_feedback(posted)
     allow(posted, target, rules)
     return Signal(
@@ -56,22 +59,24 @@ def _feedback(posted: Posted, rules: Rules) -> Signal:
         name=posted.name,
         target=target,
         time_us=in_time(_time_us(posted.time), rules),
-        value=_value(posted.value, metric),
+        value=_value(posted.value, definition.metric),
         request_id=posted.request_id,
         external_id=posted.external_id,
+        definition=definition.version,
     )
 
 
-def _metric(posted: Posted, metrics: Mapping[str, MetricSettings]) -> MetricSettings:
-    metric = metrics.get(posted.name)
-    if metric is None:
-        near = _near(posted.name[:MAX_ID], tuple(metrics))
+def _definition(posted: Posted, definitions: Mapping[str, Definition]) -> Definition:
+    definition = definitions.get(posted.name)
+    if definition is None:
+        near = _near(posted.name[:MAX_ID], tuple(definitions))
         raise Rejected(
             f"metric {posted.name[:MAX_ID]!r} is not declared",
             field="name",
             value=posted.name[:MAX_ID],
-            allowed=near or sorted(metrics)[:20],
+            allowed=near or sorted(definitions)[:20],
         )
+    metric = definition.metric
     if metric.layer != posted.kind:
         raise Rejected(
             f"metric {posted.name!r} is a {metric.layer} metric",
@@ -79,7 +84,7 @@ def _metric(posted: Posted, metrics: Mapping[str, MetricSettings]) -> MetricSett
             value=posted.kind,
             allowed=metric.layer,
         )
-    return metric
+    return definition
 
 
 @lru_cache(maxsize=1024)

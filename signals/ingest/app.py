@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from fastapi import FastAPI, Request, Response
 
 from signals.bus.port import Bus, Message
 from signals.codec import CONTENT_TYPES, TooLarge
+from signals.definitions import Definitions
 from signals.errors import Denied, Unavailable
 from signals.ingest.counters import IngestCounters
 from signals.ingest.keys import KeyReader, Producer
@@ -25,7 +26,7 @@ from signals.ingest.problems import answer_with_problems, problem
 from signals.ingest.recent import RecentIds
 from signals.ingest.sorting import Refused, Sorted, sort_out
 from signals.rules import Rules
-from signals.settings import IngestSettings, MetricSettings
+from signals.settings import IngestSettings
 
 IN_THREAD_BYTES = 65_536
 """A body above this is judged beside the event loop, so that small posts are not held up."""
@@ -39,14 +40,14 @@ def make_app(
     *,
     bus: Bus,
     keys: KeyReader,
-    metrics: Mapping[str, MetricSettings],
+    definitions: Definitions,
     targets: Container[str],
     settings: IngestSettings,
     clock: Callable[[], int] = lambda: time.time_ns() // 1000,
 ) -> FastAPI:
     """The signals API. ``clock`` gives µs since the epoch.
 
-    ``metrics`` and ``targets`` are asked at every post, so they may change while it runs.
+    ``definitions`` and ``targets`` are asked at every post, so they may change while it runs.
     """
     app = FastAPI(title="Trimtab signals", openapi_url="/openapi.json", docs_url=None)
     answer_with_problems(app)
@@ -59,7 +60,11 @@ def make_app(
         producer = _authenticate(request, keys)
         body = await _read(request, settings.max_body_bytes)
         rules = Rules(
-            producer=producer, metrics=metrics, targets=targets, settings=settings, now_us=clock()
+            producer=producer,
+            definitions=definitions.current(),
+            targets=targets,
+            settings=settings,
+            now_us=clock(),
         )
         sorted_out = await _sort(request, body, rules)
         for field, count in Counter(each.field or "" for each in sorted_out.refused).items():

@@ -14,11 +14,12 @@ import uvicorn
 from fastapi import FastAPI
 
 from signals.bus.sqlite import SqliteBus
+from signals.definitions import Definitions
 from signals.errors import Broken, Unavailable
 from signals.events import MICROS
 from signals.ingest.app import make_app
 from signals.ingest.keys import KeyReader
-from signals.settings import BusSettings, IngestSettings, MetricSettings
+from signals.settings import BusSettings, IngestSettings
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ def run(
     *,
     bus_path: Path,
     keys: KeyReader,
-    metrics: Mapping[str, MetricSettings],
+    definitions: Definitions,
     targets: Container[str],
     settings: IngestSettings,
     bus_settings: BusSettings,
@@ -52,7 +53,9 @@ def run(
     """
     bus = SqliteBus(bus_path, bus_settings)
     try:
-        app = make_app(bus=bus, keys=keys, metrics=metrics, targets=targets, settings=settings)
+        app = make_app(
+            bus=bus, keys=keys, definitions=definitions, targets=targets, settings=settings
+        )
         trimmer = threading.Thread(target=_trim_old, args=(bus, bus_settings, consumers, stop))
         trimmer.start()
         try:

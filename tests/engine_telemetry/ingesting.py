@@ -13,6 +13,7 @@ from msgspec import Struct
 from engine.http.listeners import bind, url_of
 from signals.bus.memory import MemoryBus
 from signals.codec import decode
+from signals.definitions import StaticDefinitions
 from signals.events import Arrived, Finished, Record, Second, Started
 from signals.ingest.app import make_app
 from signals.ingest.keys import Producer, StaticKeys, sha256_hex
@@ -41,7 +42,7 @@ class Ingest:
         app = make_app(
             bus=self.bus,
             keys=StaticKeys({sha256_hex(KEY): producer}),
-            metrics={},
+            definitions=StaticDefinitions({}),
             targets={"chat"},
             settings=IngestSettings(),
         )

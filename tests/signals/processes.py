@@ -18,6 +18,7 @@ import httpx
 
 from signals.bus import log_file
 from signals.bus.sqlite import SqliteBusReader
+from signals.definitions import StaticDefinitions
 from signals.errors import Unavailable
 from signals.features.main import run as run_features
 from signals.features.reader import SqliteFeatures
@@ -129,7 +130,7 @@ def main(what: str, folder: Path, *rest: str) -> None:
         run_ingest(
             bus_path=folder / "bus.db",
             keys=KEYS,
-            metrics=METRICS,
+            definitions=StaticDefinitions(METRICS),
             targets=INTENTS.keys(),
             settings=IngestSettings(port=int(rest[0])),
             bus_settings=BusSettings(),

@@ -23,6 +23,7 @@ from signals.codec import (
     media_type,
     split,
 )
+from signals.definitions import StaticDefinitions
 from signals.events import MICROS, Finished, Record
 from signals.ingest.keys import Producer
 from signals.ingest.sorting import Refused, Sorted, sort_out
@@ -40,7 +41,7 @@ ID = request_id(1)
 def rules(**settings: int) -> Rules:
     return Rules(
         producer=Producer(name="shop", kinds=ALL),
-        metrics=METRICS,
+        definitions=StaticDefinitions(METRICS).current(),
         targets=INTENTS.keys(),
         settings=IngestSettings.model_validate(settings),
         now_us=T0_US,
@@ -188,7 +189,7 @@ def test_counts_and_durations_keep_to_their_type() -> None:
         "edits": METRICS["stars"].model_copy(update={"type": "count", "high": 10.0}),
         "dwell": METRICS["stars"].model_copy(update={"type": "duration", "high": 10.0}),
     }
-    judged_by = msgspec.structs.replace(rules(), metrics=declared)
+    judged_by = msgspec.structs.replace(rules(), definitions=StaticDefinitions(declared).current())
 
     def outcome(name: str, value: object) -> bool:
         body = msgspec.json.encode(event(name=name, value=value))

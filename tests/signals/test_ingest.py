@@ -18,6 +18,7 @@ from fastapi.testclient import TestClient
 from signals.bus.memory import MemoryBus
 from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.codec import decode
+from signals.definitions import StaticDefinitions
 from signals.errors import Unavailable
 from signals.events import MICROS
 from signals.ingest.app import make_app
@@ -72,7 +73,7 @@ def serve(folder: Path, port: int, stop: threading.Event) -> None:
     run(
         bus_path=folder / "bus.db",
         keys=KEYS,
-        metrics=METRICS,
+        definitions=StaticDefinitions(METRICS),
         targets=INTENTS.keys(),
         settings=IngestSettings(port=port, max_body_bytes=100_000, max_events=500),
         bus_settings=BusSettings(),
@@ -217,7 +218,7 @@ def test_what_cannot_be_made_durable_now_is_503_with_retry_after() -> None:
     app = make_app(
         bus=FullBus(),
         keys=KEYS,
-        metrics=METRICS,
+        definitions=StaticDefinitions(METRICS),
         targets=INTENTS.keys(),
         settings=IngestSettings(),
     )
