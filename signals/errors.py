@@ -8,6 +8,7 @@
     │   ├── NotFound   names something that does not exist: 404
     │   └── Denied     the principal may not do this: 401 without a valid key, 403 with one
     ├── Unavailable    a dependency's: answered 503, retried with a bound
+    ├── Fenced         nobody's: another owner has taken over; let go of it, and go on
     └── Broken         an invariant does not hold: the worker stops loudly
 """
 
@@ -78,6 +79,10 @@ class Unavailable(TrimtabError):
         super().__init__(detail)
         self.detail = detail
         self.retry_after_s = retry_after_s
+
+
+class Fenced(TrimtabError):
+    """What we owned was taken over; nothing was written. Trying again would be wrong."""
 
 
 class Broken(TrimtabError):

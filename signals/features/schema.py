@@ -2,6 +2,8 @@
 
 What is queried by is a column; the rest of a row is its JSON, so ``sqlite3 features.db`` and
 ``json_extract`` still answer a curious person. ``seen_<day>`` tables are made as days come.
+
+A version is a script that is run on the version before; a new file runs all of them, in order.
 """
 
 from __future__ import annotations
@@ -14,11 +16,10 @@ from urllib.parse import quote
 
 from signals.errors import Broken, Unavailable
 
-SCHEMA_VERSION = 1
 BUSY_S = 5.0
 _WAL_LIMIT_BYTES = 67_108_864
 
-_SCHEMA = f"""
+_VERSION_1 = """
 CREATE TABLE position (
     only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
     bus_offset INTEGER NOT NULL,
@@ -119,8 +120,15 @@ CREATE TABLE dead_letters (
     body BLOB NOT NULL
 );
 CREATE TABLE producers (producer TEXT PRIMARY KEY, counts TEXT NOT NULL);
-PRAGMA user_version = {SCHEMA_VERSION};
 """
+
+_VERSION_2 = """
+ALTER TABLE position ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+"""
+
+_SCRIPTS = (_VERSION_1, _VERSION_2)
+"""Statements end in a semicolon at the end of a line, and nowhere else is one."""
+SCHEMA_VERSION = len(_SCRIPTS)
 
 
 @contextmanager
@@ -133,11 +141,11 @@ def passing() -> Iterator[None]:
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """The one writing connection; creates the file if need be.
+    """A writing connection; creates the file if need be, and brings an older one up to date.
 
     ``synchronous=FULL``, though the bus could replay what a power cut took: readers remember
     cursors, and a cursor once published must not come back with another meaning. Raises
-    ``sqlite3.Error``, or ``Broken`` for another version's file.
+    ``sqlite3.Error``, or ``Broken`` for a newer version's file.
     """
     connection = sqlite3.connect(
         path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
@@ -146,15 +154,36 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            connection.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
-        elif version != SCHEMA_VERSION:
-            raise Broken(f"{path.name} has schema {version}, this program knows {SCHEMA_VERSION}")
+        with transaction(connection):
+            _bring_up_to_date(connection, path)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Everything inside is written, or nothing. The write lock is taken at once."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise Broken(f"{path.name} has schema {version}, this program knows {SCHEMA_VERSION}")
+    for script in _SCRIPTS[version:]:
+        for statement in script.split(";\n"):
+            connection.execute(statement)
+    if version < SCHEMA_VERSION:
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:

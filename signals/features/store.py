@@ -1,24 +1,22 @@
 """``features.db`` for the stage: look up what a batch needs, write its change in one transaction.
 
-Reads happen before the write lock is taken, which is sound because nobody else writes: a lock file
-and the compare-and-set of the position see to that.
+Reads happen before the write lock is taken, which is sound because nobody else writes: who opens
+the file raises its epoch, and every transaction begins by asking whether the epoch is still ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sqlite3
 from pathlib import Path
 
 from msgspec import Struct
 
-from signals.errors import Broken
+from signals.errors import Fenced
 from signals.features import retention, schema
 from signals.features.lookups import Lookups
-from signals.features.schema import passing
+from signals.features.schema import passing, transaction
 from signals.features.seen import SeenDays
 from signals.features.writes import Written, write
-from signals.file_lock import FileLock
 from signals.settings import FeatureSettings
 
 
@@ -31,67 +29,61 @@ class Position(Struct, frozen=True):
 
 
 class FeatureStore:
-    """The writing end. Raises ``Unavailable`` for what may pass (disk, locks): open it afresh then.
+    """The writing end, the only one from the moment it is opened: earlier ones are fenced.
 
-    Any other ``sqlite3`` error is a mistake of ours and stops the stage.
+    Raises ``Unavailable`` for what may pass (disk, locks): open it afresh then. Any other
+    ``sqlite3`` error is a mistake of ours and stops the stage.
     """
 
     def __init__(self, path: Path) -> None:
-        self._lock = FileLock(path)
-        try:
-            with passing():
-                self._db = schema.open_for_writing(path)
-                self.position = self._read_position()
+        with passing():
+            self._db = schema.open_for_writing(path)
+            try:
+                with transaction(self._db):
+                    self.epoch, self.position = _take_over(self._db)
                 self._seen = SeenDays(self._db)
-        except BaseException:
-            self._lock.release()
-            raise
+            except BaseException:
+                self._db.close()
+                raise
         self.lookups = Lookups(self._db, self._seen)
 
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
-        self._lock.release()
 
     def commit(self, written: Written, position: Position) -> None:
-        """Write everything and the new position, or nothing. Raises ``Broken`` when fenced."""
-        with passing(), self._transaction():
+        """Write everything and the new position, or nothing. Raises ``Fenced``."""
+        with passing(), transaction(self._db):
             self._move(position)
             self._seen.add(written.change.seen)
             write(self._db, written)
         self.position = position
 
     def prune(self, settings: FeatureSettings) -> bool:
-        """One round of retention; True when there may be more to drop."""
+        """One round of retention; True when there may be more to drop. Raises ``Fenced``."""
         more = False
         accepted_us = self.position.accepted_us
         with passing():
             for step in retention.steps(self._db, self._seen, settings, accepted_us=accepted_us):
-                with self._transaction():
+                with transaction(self._db):
+                    self._move(self.position)
                     more = step(self._db) >= settings.prune_rows or more
         return more
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-
-    def _read_position(self) -> Position:
-        select = "SELECT bus_offset, accepted_us, cursor FROM position"
-        return Position(*self._db.execute(select).fetchone())
 
     def _move(self, to: Position) -> None:
         at = self.position
         moved = self._db.execute(
             "UPDATE position SET bus_offset = ?, accepted_us = ?, cursor = ?"
-            " WHERE bus_offset = ? AND cursor = ?",
-            (to.bus_offset, to.accepted_us, to.cursor, at.bus_offset, at.cursor),
+            " WHERE epoch = ? AND bus_offset = ? AND cursor = ?",
+            (to.bus_offset, to.accepted_us, to.cursor, self.epoch, at.bus_offset, at.cursor),
         )
         if moved.rowcount != 1:
-            raise Broken("another feature stage has moved the position")
+            raise Fenced(f"epoch {self.epoch} of the feature store has been taken over")
+
+
+def _take_over(db: sqlite3.Connection) -> tuple[int, Position]:
+    """Raise the epoch: whoever had the file before can't write to it any more."""
+    epoch, *position = db.execute(
+        "UPDATE position SET epoch = epoch + 1 RETURNING epoch, bus_offset, accepted_us, cursor"
+    ).fetchone()
+    return epoch, Position(*position)

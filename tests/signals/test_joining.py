@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from signals.bus.port import Entry
-from signals.errors import Broken
+from signals.errors import Fenced
 from signals.events import MICROS, Record, Signal
 from signals.features.reader import SqliteFeatures
 from signals.features.stage import FeatureStage
@@ -194,9 +194,9 @@ def test_the_stage_goes_on_where_it_stopped_and_two_never_write(
     assert second_run.store.position.bus_offset == 2
     second_run.take(FINISHED, BY_ID)
     assert values(features) == [("copied", 1.0)]
-    # A stage that lost its lock (a copied file, a broken file system) is fenced by the position.
+    # The position is compared too: a file that was put back is not written on.
     second_run.store.position = type(second_run.store.position)(1, 0, 0)
-    with pytest.raises(Broken, match="moved"):
+    with pytest.raises(Fenced, match="taken over"):
         second_run.take(second(5, T0_US + 9 * MICROS))
     assert features.bus_offset() == 4
     second_run.close()
