@@ -27,9 +27,19 @@ class Client:
         """The decoded answer. Query values that are None are left out."""
         return self._call("GET", path, params=_given(query))
 
-    def post(self, path: str, body: object = None, *, content_type: str | None = None) -> Any:
-        """``body`` is sent as JSON, bytes as they are."""
-        return self._call("POST", path, **_sent(body, content_type))
+    def post(
+        self,
+        path: str,
+        body: object = None,
+        *,
+        content_type: str | None = None,
+        partly: bool = False,
+    ) -> Any:
+        """``body`` is sent as JSON, bytes as they are.
+
+        ``partly``: a problem that lists what was ``refused``, part by part, is an answer too.
+        """
+        return self._call("POST", path, partly=partly, **_sent(body, content_type))
 
     def patch(self, path: str, body: object) -> Any:
         """``body`` is sent as JSON."""
@@ -54,12 +64,12 @@ class Client:
         """Let go of the connection."""
         self._http.close()
 
-    def _call(self, method: str, path: str, **how: Any) -> Any:
+    def _call(self, method: str, path: str, *, partly: bool = False, **how: Any) -> Any:
         try:
             answer = self._http.request(method, path, **how)
         except httpx.HTTPError as error:
             raise self._away(error) from error
-        if answer.is_error:
+        if answer.is_error and not (partly and "refused" in _problem(answer)):
             raise _refusal(answer)
         return msgspec.json.decode(answer.content) if answer.content else None
 
@@ -94,15 +104,20 @@ def _sent(body: object, content_type: str | None) -> dict[str, Any]:
 
 def _refusal(answer: httpx.Response) -> Rejected | Unavailable:
     """Our error for an RFC 9457 answer; for one that is none, its text."""
-    try:
-        problem = msgspec.json.decode(answer.content, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        problem = {"detail": answer.text[:200] or answer.reason_phrase}
+    problem = _problem(answer)
     detail = str(problem.get("detail", answer.reason_phrase))
     if answer.status_code >= 500:
-        return Unavailable(detail)
+        asked = answer.headers.get("retry-after", "")
+        return Unavailable(detail, retry_after_s=float(asked) if asked.isdigit() else 1.0)
     if answer.status_code in (401, 403):
         return Denied(detail, authenticated=answer.status_code == 403)
     kind = KINDS.get(answer.status_code, Rejected)
     refused = {name: problem.get(name) for name in ("field", "value", "allowed")}
     return kind(detail, **refused)
+
+
+def _problem(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(answer.content, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {"detail": answer.text[:200] or answer.reason_phrase}

@@ -11,6 +11,7 @@ from controller.cli import (
     audit,
     configuration,
     control,
+    dead_letters,
     keys,
     policies,
     processes,
@@ -68,7 +69,7 @@ app.add_typer(trials.app, name="trials")
 app.add_typer(audit.app, name="audit")
 app.add_typer(keys.app, name="keys")
 app.add_typer(signals.app, name="signals")
-app.add_typer(signals.dead_letters, name="dead-letters")
+app.add_typer(dead_letters.app, name="dead-letters")
 
 
 def main() -> None:

@@ -1,22 +1,27 @@
-"""``trimtab signals`` and ``trimtab dead-letters``: feedback in, and what could not be used."""
+"""``trimtab signals``: feedback in."""
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, BinaryIO
 
 import typer
 
 from controller.cli.client import Client, read_key
+from controller.cli.posting import Part, Summary, documents, parts, post_all
 from controller.cli.root import Json, root_of, show
-from controller.cli.tables import table, when
+from signals.errors import Rejected
 
-app = typer.Typer(help="Post feedback.", no_args_is_help=True, rich_markup_mode=None)
-dead_letters = typer.Typer(
-    help="Signals that could not be used.", no_args_is_help=True, rich_markup_mode=None
+PARTLY = 1
+NOTHING = 2
+MAX_SHOWN = 20
+
+app = typer.Typer(
+    help="Feedback: post it, watch it, fold it again.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
@@ -28,58 +33,67 @@ def post(
     url: Annotated[
         str | None, typer.Option(help="The signals API; default: as configured.")
     ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Events in one post at most.")] = 1000,
+    retry_s: Annotated[
+        float, typer.Option(min=0, help="Seconds to go on when it is away or full (503).")
+    ] = 60,
     as_json: Json = False,
 ) -> None:
     """Post events to the signals API; they are on disk when this returns.
 
+    A file of any size is posted in parts. When it breaks off, post the same file again: events
+    carry ids, and what is there already counts once. Refused events are listed by their line.
+    Exit codes: 0 all taken, 1 some refused, 2 none taken, 3 the API stayed away.
+
     \b
+    trimtab signals post march.ndjson --key shop.key
     echo '{"id": "1", "kind": "business", "time": "2026-01-01T00:00:00Z", "name": "thumbs",
       "value": 1, "request_id": "chat.0190…"}' | trimtab signals post - --key shop.key
     """
-    body = sys.stdin.buffer.read() if os.fspath(file) == "-" else file.read_bytes()
     ingest = root_of(ctx).settings.ingest
     where = url or f"http://{ingest.host}:{ingest.port}"
-    with closing(Client(where, read_key(key))) as client:
-        show(client.post("/v1/signals", body, content_type=_type(body)), as_json, _posted)
-
-
-@dead_letters.command("list")
-def listed(
-    ctx: typer.Context,
-    after: Annotated[int, typer.Option(min=0, help="Above this offset: the next page.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 100,
-    as_json: Json = False,
-) -> None:
-    """List signals that were accepted and could not be used, as they came in, with the reason."""
-    with root_of(ctx).client() as client:
-        show(client.get("/v1/dead-letters", after=after, limit=limit), as_json, _table)
-
-
-def _type(body: bytes) -> str:
-    """One JSON value in several lines is not NDJSON; several lines that each open one are."""
-    lines = [line for line in body.splitlines() if line.strip()]
-    many = len(lines) > 1 and all(line.lstrip().startswith(b"{") for line in lines)
-    return "application/x-ndjson" if many else "application/json"
-
-
-def _posted(answer: Any) -> str:
-    told = [f"{answer['accepted']} accepted, {answer['duplicates']} of them seen before"]
-    told += [f"refused: {one}" for one in answer["refused"]]
-    return "\n".join(told)
-
-
-def _table(found: Any) -> str:
-    rows = [
-        (
-            d["offset"],
-            when(d["accepted_us"]),
-            d["reason"],
-            d["producer"],
-            d["event_id"],
-            d["detail"],
+    with _opened(file) as source, closing(Client(where, read_key(key))) as client:
+        found = parts(
+            documents(source),
+            max_bytes=ingest.max_body_bytes,
+            max_events=min(batch, ingest.max_events),
         )
-        for d in found["items"]
-    ]
-    head = ["offset", "accepted", "reason", "producer", "event", "detail"]
-    more = f"\nmore: --after {found['next']}" if found["next"] else ""
-    return table(head, rows, none="no dead letters") + more
+        summary = post_all(client, found, retry_s=retry_s, told=_progress)
+    if sys.stderr.isatty() and summary.posts > 1:
+        typer.echo("", err=True)
+    show(summary, as_json, _posted)
+    if summary.refused:
+        raise typer.Exit(PARTLY if summary.accepted else NOTHING)
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[BinaryIO]:
+    if os.fspath(file) == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        source = file.open("rb")
+    except OSError as error:
+        raise Rejected(f"cannot read {file}: {error.strerror}") from error
+    with source:
+        yield source
+
+
+def _progress(part: Part) -> None:
+    """On a terminal, one line that is written over."""
+    if sys.stderr.isatty():
+        typer.echo(f"\rposted up to event {part.numbers[-1]}", nl=False, err=True)
+
+
+def _posted(summary: Summary) -> str:
+    told = [f"{summary.accepted} accepted, {summary.duplicates} of them seen before"]
+    if summary.refused:
+        told.append(f"{summary.refused} refused:")
+    for one in summary.refusals[:MAX_SHOWN]:
+        about = [] if one.field is None else [f"field: {one.field}"]
+        about += [] if one.allowed is None else [f"allowed: {one.allowed}"]
+        named = "" if one.id is None else f" ({one.id})"
+        told.append(f"  event {one.number}{named}: {'; '.join([one.reason, *about])}")
+    if summary.refused > MAX_SHOWN:
+        told.append("  … (--json lists them all)")
+    return "\n".join(told)
