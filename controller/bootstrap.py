@@ -8,6 +8,7 @@ serve process, which needs most, is wired in ``controller.serve_wiring``.
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 
 import psutil
 
@@ -19,6 +20,7 @@ from signals.errors import Unavailable
 def run_ingest(settings: Settings, stop: threading.Event) -> None:
     """The signals API and the bus."""
     from controller.keys import StoreKeyReader
+    from signals.bus.sqlite import SqliteBus
     from signals.definitions import StaticDefinitions
     from signals.features.reader import SqliteFeatures
     from signals.ingest.main import run
@@ -29,14 +31,13 @@ def run_ingest(settings: Settings, stop: threading.Event) -> None:
         layout.store_db, cache_s=settings.serve.keys_cache_s, settings=settings.store
     )
     try:
+        bus = SqliteBus(layout.bus, settings.bus, consumers={"features": features.bus_offset})
         run(
-            bus_path=layout.bus_db,
+            bus=bus,
             keys=keys,
             definitions=StaticDefinitions(settings.metrics),
             targets=settings.targets,
             settings=settings.ingest,
-            bus_settings=settings.bus,
-            consumers={"features": features.bus_offset},
             stop=stop,
         )
     finally:
@@ -51,7 +52,7 @@ def run_features(settings: Settings, stop: threading.Event) -> None:
 
     layout = Layout(settings.state_dir)
     run(
-        bus=SqliteBusReader(layout.bus_db),
+        bus=SqliteBusReader(layout.bus),
         path=layout.features_db,
         intents={name: target.intents for name, target in settings.targets.items()},
         metrics=settings.metrics,

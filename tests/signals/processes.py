@@ -11,20 +11,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
 
 from signals.bus import log_file
-from signals.bus.sqlite import SqliteBusReader
+from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.definitions import StaticDefinitions
 from signals.errors import Unavailable
 from signals.features.main import run as run_features
+from signals.features.owning import SoleOwner
 from signals.features.reader import SqliteFeatures
 from signals.ingest.keys import Producer, StaticKeys, sha256_hex
 from signals.ingest.main import run as run_ingest
-from signals.settings import BusSettings, FeatureSettings, IngestSettings
+from signals.settings import FeatureSettings, IngestSettings
 from signals.stopping import stop_on_termination
 from tests.signals.making import INTENTS, METRICS
 
@@ -128,18 +129,19 @@ def main(what: str, folder: Path, *rest: str) -> None:
         log_file.SYNCHRONOUS = "OFF"
     if what.startswith("ingest"):
         run_ingest(
-            bus_path=folder / "bus.db",
+            bus=SqliteBus(
+                folder / "bus",
+                consumers={"features": SqliteFeatures(folder / "features.db").bus_offset},
+            ),
             keys=KEYS,
             definitions=StaticDefinitions(METRICS),
             targets=INTENTS.keys(),
             settings=IngestSettings(port=int(rest[0])),
-            bus_settings=BusSettings(),
-            consumers={"features": SqliteFeatures(folder / "features.db").bus_offset},
             stop=stop,
         )
     else:
         run_features(
-            bus=SqliteBusReader(folder / "bus.db"),
+            bus=SqliteBusReader(folder / "bus"),
             path=folder / "features.db",
             intents=INTENTS,
             metrics=METRICS,

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,9 @@ from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.codec import encode
 from signals.errors import Broken
 from signals.events import MICROS, Record, Signal
-from signals.features.main import _pause_s, run
+from signals.features.follower import pause_s
+from signals.features.main import run
+from signals.features.owning import SoleOwner
 from signals.features.reader import SqliteFeatures
 from signals.settings import FeatureSettings
 from tests.signals.making import INTENTS, METRICS, T0_US, Folding, basic, feedback, second
@@ -27,7 +29,15 @@ SETTINGS = FeatureSettings(publish_ms=20, backoff_max_s=0.1)
 
 
 def follow(bus: BusReader, path: Path, stop: threading.Event) -> None:
-    run(bus=bus, path=path, intents=INTENTS, metrics=METRICS, settings=SETTINGS, stop=stop)
+    with closing(SoleOwner(bus, path)) as owner:
+        run(
+            assignment=owner,
+            path_of=lambda partition: path,
+            intents=INTENTS,
+            metrics=METRICS,
+            settings=SETTINGS,
+            stop=stop,
+        )
 
 
 @contextmanager
@@ -80,7 +90,7 @@ def test_it_follows_the_bus_and_stops_when_told(path: Path, features: SqliteFeat
 def test_it_waits_for_a_bus_that_is_not_there_yet_and_says_so_once(
     path: Path, features: SqliteFeatures, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = path.with_name("bus.db")
+    log = path.with_name("bus")
     with caplog.at_level(logging.WARNING), following(SqliteBusReader(log), path):
         until_it_waits(caplog)
         bus = SqliteBus(log)
@@ -93,8 +103,11 @@ def test_it_waits_for_a_bus_that_is_not_there_yet_and_says_so_once(
 def test_it_waits_for_a_second_stage_to_be_gone(
     path: Path, features: SqliteFeatures, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other, bus = Folding(path), MemoryBus()
+    bus = MemoryBus()
     bus.append(messages(second(0, T0_US)))
+    Folding(path).close()
+    other = SoleOwner(MemoryBus(), path)
+    assert other.partitions().keys() == {0}
     with caplog.at_level(logging.WARNING), following(bus, path):
         until_it_waits(caplog)
         assert features.bus_offset() == 0, "one writer per file"
@@ -114,7 +127,7 @@ def test_a_bus_that_ends_before_what_was_read_of_it_stops_the_stage(path: Path) 
 
 def test_windows_are_published_at_once_after_quiet_and_then_every_publish_ms() -> None:
     settings = FeatureSettings(poll_ms=20, publish_ms=100, batch_events=10)
-    assert _pause_s(0, settings, took_s=0.001) == pytest.approx(0.019), "quiet: look again soon"
-    assert _pause_s(3, settings, took_s=0.03) == pytest.approx(0.07), "just published"
-    assert _pause_s(3, settings, took_s=0.2) == 0.0
-    assert _pause_s(10, settings, took_s=0.001) == 0.0, "there is more"
+    assert pause_s(0, settings, took_s=0.001) == pytest.approx(0.019), "quiet: look again soon"
+    assert pause_s(3, settings, took_s=0.03) == pytest.approx(0.07), "just published"
+    assert pause_s(3, settings, took_s=0.2) == 0.0
+    assert pause_s(10, settings, took_s=0.001) == 0.0, "there is more"

@@ -1,0 +1,73 @@
+"""One partition followed: its reader, its features file, one step at a time."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from signals.bus.port import BusReader
+from signals.errors import Broken, Fenced, Unavailable
+from signals.features.change import FeatureRules
+from signals.features.stage import FeatureStage
+from signals.features.store import FeatureStore
+from signals.settings import FeatureSettings
+
+
+class Follower:
+    """Opens the file at its first step, and again after a failure; opening takes the file over."""
+
+    def __init__(self, bus: BusReader, path: Path, rules: FeatureRules) -> None:
+        self._bus = bus
+        self._path = path
+        self._rules = rules
+        self._store: FeatureStore | None = None
+        self._prune_at_s = time.monotonic() + rules.settings.prune_every_s
+
+    def step(self) -> float:
+        """Take what the bus has, prune now and then; seconds to pause.
+
+        Raises ``Unavailable``, and ``Fenced`` when the file was taken over; nothing has changed
+        then. Raises ``Broken`` when the bus does not hold what it must.
+        """
+        try:
+            if self._store is None:
+                self._store = FeatureStore(self._path)
+                self._check_the_bus(self._store)
+            return self._advance(self._store)
+        except (Unavailable, Fenced):
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the file, not of the reader."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _check_the_bus(self, store: FeatureStore) -> None:
+        """A bus that ends before what was read of it is another bus, or lost what it promised."""
+        end, read = self._bus.end(), store.position.bus_offset
+        if end < read:
+            raise Broken(f"the bus ends at {end}, but {read} was read before")
+
+    def _advance(self, store: FeatureStore) -> float:
+        settings = self._rules.settings
+        began_s = time.monotonic()
+        entries = self._bus.read(after=store.position.bus_offset, limit=settings.batch_events)
+        if entries:
+            FeatureStage(store, self._rules).advance(entries)
+        if began_s >= self._prune_at_s and len(entries) < settings.batch_events:
+            more = store.prune(settings)
+            soon_s = settings.publish_ms / 1000
+            self._prune_at_s = began_s + (soon_s if more else settings.prune_every_s)
+        took_s = time.monotonic() - began_s
+        return pause_s(len(entries), settings, took_s=took_s)
+
+
+def pause_s(read: int, settings: FeatureSettings, *, took_s: float) -> float:
+    """A full batch: there is more, no pause. Some events: windows were just published, so not again
+    before ``publish_ms``. None: look again soon, so that the first event after quiet is quick."""
+    if read >= settings.batch_events:
+        return 0.0
+    every_ms = settings.publish_ms if read else settings.poll_ms
+    return max(0.0, every_ms / 1000 - took_s)
