@@ -49,16 +49,21 @@ def run_features(settings: Settings, stop: threading.Event) -> None:
     """Dedupe, join, windows."""
     from signals.bus.sqlite import SqliteBusReader
     from signals.features.main import run
+    from signals.features.owning import SoleOwner
 
     layout = Layout(settings.state_dir)
-    run(
-        bus=SqliteBusReader(layout.bus),
-        path=layout.features_db,
-        intents={name: target.intents for name, target in settings.targets.items()},
-        metrics=settings.metrics,
-        settings=settings.features,
-        stop=stop,
-    )
+    with (
+        closing(SqliteBusReader(layout.bus)) as reader,
+        closing(SoleOwner(reader, layout.features_db)) as owner,
+    ):
+        run(
+            assignment=owner,
+            path_of=layout.features,
+            intents={name: target.intents for name, target in settings.targets.items()},
+            metrics=settings.metrics,
+            settings=settings.features,
+            stop=stop,
+        )
 
 
 def run_serve(settings: Settings, stop: threading.Event) -> None:

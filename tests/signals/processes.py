@@ -140,14 +140,16 @@ def main(what: str, folder: Path, *rest: str) -> None:
             stop=stop,
         )
     else:
-        run_features(
-            bus=SqliteBusReader(folder / "bus"),
-            path=folder / "features.db",
-            intents=INTENTS,
-            metrics=METRICS,
-            settings=FeatureSettings(),
-            stop=stop,
-        )
+        path = folder / "features.db"
+        with closing(SoleOwner(SqliteBusReader(folder / "bus"), path)) as owner:
+            run_features(
+                assignment=owner,
+                path_of=lambda partition: path,
+                intents=INTENTS,
+                metrics=METRICS,
+                settings=FeatureSettings(),
+                stop=stop,
+            )
 
 
 if __name__ == "__main__":
