@@ -13,9 +13,9 @@ class Layout(Struct, frozen=True):
     root: Path
 
     @property
-    def bus_db(self) -> Path:
-        """The feedback bus; written by ingest."""
-        return self.root / "bus.db"
+    def bus(self) -> Path:
+        """The folder of the feedback bus; written by ingest."""
+        return self.root / "bus"
 
     @property
     def features_db(self) -> Path:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from signals.bus.port import Entry, Message
+from signals.bus.port import BusStatus, Entry, Message
 from signals.errors import Unavailable
 
 
@@ -19,9 +19,9 @@ class MemoryBus:
         self._end = 0
         self._closed = False
 
-    def append(self, batch: Sequence[Message]) -> Future[range]:
+    def append(self, batch: Sequence[Message]) -> Future[None]:
         """Append; the future is already done."""
-        appended: Future[range] = Future()
+        appended: Future[None] = Future()
         with self._lock:
             if self._closed:
                 raise Unavailable("the bus is closed")
@@ -37,21 +37,8 @@ class MemoryBus:
                 for offset, message in enumerate(batch, first)
             )
             self._end += len(batch)
-            appended.set_result(range(first, self._end + 1))
+            appended.set_result(None)
         return appended
-
-    def trim(self, *, consumed: int, before_us: int, limit: int) -> Future[int]:
-        """Drop old, consumed entries from the front."""
-        trimmed: Future[int] = Future()
-        with self._lock:
-            count = 0
-            for entry in self._entries[:limit]:
-                if entry.offset > consumed or entry.accepted_us >= before_us:
-                    break
-                count += 1
-            del self._entries[:count]
-        trimmed.set_result(count)
-        return trimmed
 
     def healthy(self) -> bool:
         """Until it is closed."""
@@ -60,13 +47,23 @@ class MemoryBus:
     def read(self, *, after: int, limit: int) -> Sequence[Entry]:
         """The next entries."""
         with self._lock:
-            first = self._entries[0].offset if self._entries else self._end + 1
-            start = max(0, after + 1 - first)
-            return self._entries[start : start + limit]
+            return self._entries[max(0, after) : max(0, after) + limit]
 
     def end(self) -> int:
         """The last offset."""
         return self._end
+
+    def status(self) -> BusStatus:
+        """What there is; nobody is named, nothing is on a disk."""
+        with self._lock:
+            return BusStatus(
+                first=1,
+                end=self._end,
+                consumers={},
+                bytes=None,
+                segments=None,
+                oldest_us=self._entries[0].accepted_us if self._entries else None,
+            )
 
     def close(self) -> None:
         """Refuse what comes later; what is there stays readable."""

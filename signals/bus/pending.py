@@ -27,7 +27,7 @@ class Pending(Generic[T]):
             self.done.set_exception(unavailable)
 
 
-class Append(Pending[range]):
+class Append(Pending[None]):
     """A batch waiting for its commit."""
 
     def __init__(self, batch: Sequence[Message]) -> None:
@@ -35,18 +35,8 @@ class Append(Pending[range]):
         self.batch = batch
 
 
-class Trim(Pending[int]):
-    """A bounded removal from the front of the log."""
-
-    def __init__(self, *, consumed: int, before_us: int, limit: int) -> None:
-        super().__init__()
-        self.consumed = consumed
-        self.before_us = before_us
-        self.limit = limit
-
-
 class Close:
     """The last thing the writer takes from its queue."""
 
 
-Work = Append | Trim | Close
+Work = Append | Close

@@ -15,7 +15,7 @@ within a partition and are never used twice, also not after old entries went and
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -39,6 +39,31 @@ class Entry(Struct, frozen=True, kw_only=True):
     body: bytes
     producer: str
     accepted_us: int
+
+
+Consumed = Callable[[], int]
+"""The offset that a consumer of a bus has behind it. Raises ``Unavailable``."""
+
+
+class BusStatus(Struct, frozen=True, kw_only=True):
+    """How far a partition is, and who is how far behind. ``None``: not known, now or ever."""
+
+    first: int
+    """The first retained offset, ``end + 1`` or more when nothing is retained: read after one
+    less."""
+    end: int
+    consumers: Mapping[str, int | None]
+    """What each named consumer has behind it."""
+    bytes: int | None
+    """On the disk of this machine."""
+    segments: int | None
+    oldest_us: int | None
+    """When the oldest retained event was accepted; µs since the epoch."""
+
+    def lag(self, consumer: str) -> int | None:
+        """Offsets that the consumer has still before it."""
+        offset = self.consumers[consumer]
+        return None if offset is None else max(0, self.end - offset)
 
 
 class Bus(Protocol):
@@ -70,6 +95,9 @@ class BusReader(Protocol):
 
     def end(self) -> int:
         """The offset of the last committed entry, at least as far as this reader has read."""
+
+    def status(self) -> BusStatus:
+        """Ends, consumers and sizes; for doctor and metrics, not for every event."""
 
     def close(self) -> None:
         """Let go of the log."""

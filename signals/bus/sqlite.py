@@ -17,18 +17,19 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Final, TypeVar
 
 from signals.bus.log_file import (
     last_offset,
     open_for_reading,
     open_for_writing,
 )
-from signals.bus.pending import Append, Close, Trim, Work
-from signals.bus.port import Entry, Message
+from signals.bus.pending import Append, Close, Work
+from signals.bus.port import BusStatus, Consumed, Entry, Message
 from signals.errors import Unavailable
 from signals.file_lock import FileLock
 from signals.settings import BusSettings
@@ -39,12 +40,20 @@ _FAILING_S = 1.0
 
 T = TypeVar("T")
 
+NOBODY: Final[Mapping[str, Consumed]] = MappingProxyType({})
+SEGMENT: Final = "00000000000000000001.db"
+
 
 class SqliteBus:
-    """The writing end; opens or creates ``path``. Raises ``Unavailable`` if it cannot."""
+    """The writing end; opens or creates the folder. Raises ``Unavailable`` if it cannot."""
 
-    def __init__(self, path: Path, settings: BusSettings | None = None) -> None:
-        self._path = path
+    def __init__(
+        self,
+        folder: Path,
+        settings: BusSettings | None = None,
+        *,
+        consumers: Mapping[str, Consumed] = NOBODY,
+    ) -> None:
         self._settings = settings or BusSettings()
         self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -52,9 +61,10 @@ class SqliteBus:
         self._waiting = 0
         self._closed = False
         self._failed_at_s = float("-inf")
-        self._file_lock = FileLock(path)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file_lock = FileLock(folder)
         try:
-            self._log = open_for_writing(path)
+            self._log = open_for_writing(folder / SEGMENT)
             self._end = last_offset(self._log)
         except BaseException:
             self._file_lock.release()
@@ -62,7 +72,7 @@ class SqliteBus:
         self._thread = threading.Thread(target=self._write, name="bus-writer", daemon=True)
         self._thread.start()
 
-    def append(self, batch: Sequence[Message]) -> Future[range]:
+    def append(self, batch: Sequence[Message]) -> Future[None]:
         """See ``Bus.append``. A batch larger than the whole bound is taken when nothing waits."""
         work = Append(batch)
         with self._lock:
@@ -72,15 +82,6 @@ class SqliteBus:
             if full and self._waiting > 0:
                 raise Unavailable(f"{self._waiting} events already wait for the log")
             self._waiting += len(batch)
-            self._queue.put(work)
-        return work.done
-
-    def trim(self, *, consumed: int, before_us: int, limit: int) -> Future[int]:
-        """See ``Bus.trim``."""
-        work = Trim(consumed=consumed, before_us=before_us, limit=limit)
-        with self._lock:
-            if self._closed:
-                raise Unavailable("the bus is closed")
             self._queue.put(work)
         return work.done
 
@@ -121,8 +122,6 @@ class SqliteBus:
                 self._group, work = self._gather(work, last_commit_s)
                 self._commit(self._group)
                 last_commit_s = time.monotonic()
-            if isinstance(work, Trim):
-                self._trim(work)
             if isinstance(work, Close):
                 return
 
@@ -137,9 +136,7 @@ class SqliteBus:
             if not isinstance(work, Close):
                 work.refuse(Unavailable("the bus is closed"))
 
-    def _gather(
-        self, first: Append, last_commit_s: float
-    ) -> tuple[list[Append], Trim | Close | None]:
+    def _gather(self, first: Append, last_commit_s: float) -> tuple[list[Append], Close | None]:
         """Company for ``first``, and whatever else than an append ended the wait."""
         group, events = [first], len(first.batch)
         deadline = last_commit_s + self._settings.commit_ms / 1000
@@ -170,27 +167,9 @@ class SqliteBus:
         else:
             self._end += len(messages)
             for work in group:
-                work.done.set_result(range(first, first + len(work.batch)))
-                first += len(work.batch)
+                work.done.set_result(None)
         with self._lock:
             self._waiting -= len(messages)
-
-    def _trim(self, work: Trim) -> None:
-        try:
-            work.done.set_result(self._drop_oldest(work))
-        except (sqlite3.Error, Unavailable) as error:
-            work.refuse(Unavailable(f"the log was not trimmed: {error}"))
-
-    def _drop_oldest(self, work: Trim) -> int:
-        select = "SELECT offset, accepted_us FROM entries ORDER BY offset LIMIT ?"
-        upto = count = 0
-        for offset, accepted_us in self._log.execute(select, (work.limit,)).fetchall():
-            if offset > work.consumed or accepted_us >= work.before_us:
-                break
-            upto, count = offset, count + 1
-        if count:
-            self._transact(lambda connection: _drop(connection, upto))
-        return count
 
     def _transact(self, write: Callable[[sqlite3.Connection], object]) -> None:
         """Run ``write`` in one transaction. Raises ``Unavailable``.
@@ -212,8 +191,9 @@ class SqliteBus:
 class SqliteBusReader:
     """The reading end: a read-only connection, opened when first needed and after a failure."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, folder: Path, *, consumers: Mapping[str, Consumed] = NOBODY) -> None:
+        self._path = folder / SEGMENT
+        self._consumers = consumers
         self._connection: sqlite3.Connection | None = None
 
     def read(self, *, after: int, limit: int) -> Sequence[Entry]:
@@ -232,6 +212,21 @@ class SqliteBusReader:
         """See ``BusReader.end``."""
         return self._query(last_offset)
 
+    def status(self) -> BusStatus:
+        """See ``BusReader.status``."""
+        oldest = "SELECT offset, accepted_us FROM entries ORDER BY offset LIMIT 1"
+        rows = self._query(lambda log: log.execute(oldest).fetchall())
+        end = self.end()
+        first, oldest_us = rows[0] if rows else (end + 1, None)
+        return BusStatus(
+            first=first,
+            end=end,
+            consumers={name: offset_of(consumed) for name, consumed in self._consumers.items()},
+            bytes=self._path.stat().st_size,
+            segments=1,
+            oldest_us=oldest_us,
+        )
+
     def close(self) -> None:
         """See ``BusReader.close``; a later read opens the log again."""
         if self._connection is not None:
@@ -248,6 +243,9 @@ class SqliteBusReader:
             raise Unavailable(f"cannot read the log {self._path.name}: {error}") from error
 
 
-def _drop(connection: sqlite3.Connection, upto: int) -> None:
-    connection.execute("DELETE FROM entries WHERE offset <= ?", (upto,))
-    connection.execute("UPDATE position SET trimmed_to = ?", (upto,))
+def offset_of(consumed: Consumed) -> int | None:
+    """A consumer's offset, None while it cannot be read."""
+    try:
+        return consumed()
+    except Unavailable:
+        return None

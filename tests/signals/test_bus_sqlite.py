@@ -11,53 +11,36 @@ import pytest
 
 from signals.bus.pending import Append
 from signals.bus.port import Message
-from signals.bus.sqlite import SqliteBus, SqliteBusReader
+from signals.bus.sqlite import SEGMENT, SqliteBus, SqliteBusReader
 from signals.errors import Broken, Unavailable
 from signals.settings import BusSettings
-from tests.signals.test_bus_contract import append, message
+from tests.signals.bus_contract import append, message, numbers
 
 POISON = Message(key="chat", body=b"\x00", producer="shop", accepted_us=2)
 
 
-def test_a_new_process_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
-    for expected in (1, 2):
-        bus = SqliteBus(tmp_path / "bus.db")
-        assert append(bus, 7) == range(expected, expected + 1)
-        bus.close()
-
-
-def test_offsets_are_not_reused_after_trimming_everything_and_a_restart(tmp_path: Path) -> None:
-    bus = SqliteBus(tmp_path / "bus.db")
-    append(bus, 1, 2, 3)
-    bus.trim(consumed=3, before_us=100, limit=10).result(10)
-    bus.close()
-    again = SqliteBus(tmp_path / "bus.db")
-    assert append(again, 4) == range(4, 5)
-    again.close()
-
-
 def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
-    first = SqliteBus(tmp_path / "bus.db")
+    first = SqliteBus(tmp_path / "bus")
     with pytest.raises(Unavailable, match="another process"):
-        SqliteBus(tmp_path / "bus.db")
+        SqliteBus(tmp_path / "bus")
     first.close()
-    SqliteBus(tmp_path / "bus.db").close()
+    SqliteBus(tmp_path / "bus").close()
 
 
 def test_a_log_of_another_schema_is_refused(tmp_path: Path) -> None:
-    SqliteBus(tmp_path / "bus.db").close()
-    with sqlite3.connect(tmp_path / "bus.db") as other:
+    SqliteBus(tmp_path / "bus").close()
+    with sqlite3.connect(tmp_path / "bus" / SEGMENT) as other:
         other.execute("PRAGMA user_version = 99")
     other.close()
     with pytest.raises(Broken, match="schema 99"):
-        SqliteBus(tmp_path / "bus.db")
+        SqliteBus(tmp_path / "bus")
 
 
 def test_reading_before_there_is_a_log_is_unavailable_and_works_later(tmp_path: Path) -> None:
-    reader = SqliteBusReader(tmp_path / "bus.db")
+    reader = SqliteBusReader(tmp_path / "bus")
     with pytest.raises(Unavailable):
         reader.end()
-    bus = SqliteBus(tmp_path / "bus.db")
+    bus = SqliteBus(tmp_path / "bus")
     append(bus, 1)
     assert reader.end() == 1
     reader.close()
@@ -65,23 +48,23 @@ def test_reading_before_there_is_a_log_is_unavailable_and_works_later(tmp_path: 
 
 
 def test_a_full_queue_refuses_at_once_and_recovers(tmp_path: Path) -> None:
-    bus = SqliteBus(tmp_path / "bus.db", BusSettings(queue_events=10))
-    blocker = sqlite3.connect(tmp_path / "bus.db", isolation_level=None)
+    bus = SqliteBus(tmp_path / "bus", BusSettings(queue_events=10))
+    blocker = sqlite3.connect(tmp_path / "bus" / SEGMENT, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     first = bus.append([message(number) for number in range(8)])
     with pytest.raises(Unavailable, match="already wait"):
         bus.append([message(number) for number in range(3)])
     blocker.execute("ROLLBACK")
     blocker.close()
-    assert first.result(10) == range(1, 9)
-    assert append(bus, *range(50)) == range(9, 59), "one batch above the bound, when none waits"
+    first.result(10)
+    append(bus, *range(50))
     bus.close()
 
 
 def test_a_failed_commit_fails_its_batches_and_leaves_no_trace(tmp_path: Path) -> None:
-    bus = SqliteBus(tmp_path / "bus.db")
+    bus = SqliteBus(tmp_path / "bus")
     append(bus, 1)
-    with sqlite3.connect(tmp_path / "bus.db") as saboteur:
+    with sqlite3.connect(tmp_path / "bus" / SEGMENT) as saboteur:
         saboteur.execute(
             "CREATE TRIGGER no BEFORE INSERT ON entries WHEN new.body = x'00'"
             " BEGIN SELECT RAISE(ABORT, 'disk trouble'); END"
@@ -90,10 +73,10 @@ def test_a_failed_commit_fails_its_batches_and_leaves_no_trace(tmp_path: Path) -
     with pytest.raises(Unavailable, match="disk trouble"):
         failed.result(10)
     assert not bus.healthy()
-    assert append(bus, 3) == range(2, 3)
+    append(bus, 3)
     eventually_healthy(bus)
-    reader = SqliteBusReader(tmp_path / "bus.db")
-    assert [entry.body for entry in reader.read(after=0, limit=9)] == [b"body 1", b"body 3"]
+    reader = SqliteBusReader(tmp_path / "bus")
+    assert numbers(reader.read(after=0, limit=9)) == [1, 3]
     reader.close()
     saboteur.close()
     bus.close()
@@ -118,10 +101,15 @@ class Counting(SqliteBus):
         super()._commit(group)
 
 
+def append_ten(bus: SqliteBus) -> None:
+    for number in range(10):
+        append(bus, number)
+
+
 def test_appends_that_meet_share_a_commit(tmp_path: Path) -> None:
-    bus = Counting(tmp_path / "bus.db", BusSettings(commit_ms=20))
+    bus = Counting(tmp_path / "bus", BusSettings(commit_ms=20))
     threads = [
-        threading.Thread(target=lambda: [append(bus, 1) for _ in range(10)]) for _ in range(20)
+        threading.Thread(target=lambda: append_ten(bus)) for _ in range(20)
     ]
     for thread in threads:
         thread.start()
@@ -130,22 +118,6 @@ def test_appends_that_meet_share_a_commit(tmp_path: Path) -> None:
     bus.close()
     assert sum(bus.commits) == 200
     assert len(bus.commits) <= 60
-
-
-def test_closing_commits_what_was_taken(tmp_path: Path) -> None:
-    bus = SqliteBus(tmp_path / "bus.db")
-    futures = [bus.append([message(number)]) for number in range(100)]
-    bus.close()
-    assert [future.result(0) for future in futures] == [range(n, n + 1) for n in range(1, 101)]
-
-
-def test_a_caller_that_gives_up_takes_nothing_with_it(tmp_path: Path) -> None:
-    bus = SqliteBus(tmp_path / "bus.db")
-    given_up = bus.append([message(1)])
-    assert not given_up.cancel(), "it may be in a transaction already"
-    assert append(bus, 2) == range(2, 3)
-    assert given_up.result(10) == range(1, 2)
-    bus.close()
 
 
 class Mistaken(SqliteBus):
@@ -157,7 +129,7 @@ class Mistaken(SqliteBus):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_writer_that_dies_of_a_mistake_leaves_nobody_waiting(tmp_path: Path) -> None:
-    bus = Mistaken(tmp_path / "bus.db")
+    bus = Mistaken(tmp_path / "bus")
     with pytest.raises(Unavailable, match="has stopped"):
         bus.append([message(1)]).result(10)
     with pytest.raises(Unavailable, match="closed"):

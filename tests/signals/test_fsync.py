@@ -32,7 +32,7 @@ class Watched:
         self._log = folder / "fsyncs"
         self._switch = folder / "fail"
         self.client = client
-        self.reader = SqliteBusReader(folder / "bus.db")
+        self.reader = SqliteBusReader(folder / "bus")
 
     def post(self, id_: str) -> tuple[int, int, httpx.Response]:
         """Monotonic ns just before the post and just after its answer, and the answer."""
@@ -63,7 +63,7 @@ def watched(folder: Path, library: Path, what: str) -> Iterator[Watched]:
     port = free_port()
     env = {
         "LD_PRELOAD": str(library),
-        "FSYNC_WATCH": "bus.db-wal",
+        "FSYNC_WATCH": "00000000000000000001.db-wal",
         "FSYNC_LOG": str(folder / "fsyncs"),
         "FSYNC_FAIL": str(folder / "fail"),
     }

@@ -20,13 +20,11 @@ from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.codec import decode
 from signals.definitions import StaticDefinitions
 from signals.errors import Unavailable
-from signals.events import MICROS
 from signals.ingest.app import make_app
-from signals.ingest.main import run, trim_once
-from signals.settings import BusSettings, IngestSettings
+from signals.ingest.main import run
+from signals.settings import IngestSettings
 from tests.signals.making import INTENTS, METRICS, request_id
 from tests.signals.processes import KEYS, free_port
-from tests.signals.test_bus_contract import append
 
 SHOP = {"Authorization": "Bearer shop-key"}
 
@@ -59,7 +57,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder, port, stop = tmp_path_factory.mktemp("ingest"), free_port(), threading.Event()
     thread = threading.Thread(target=serve, args=(folder, port, stop))
     thread.start()
-    reader = SqliteBusReader(folder / "bus.db")
+    reader = SqliteBusReader(folder / "bus")
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
         wait_ready(client)
         yield Served(client, reader)
@@ -71,13 +69,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def serve(folder: Path, port: int, stop: threading.Event) -> None:
     run(
-        bus_path=folder / "bus.db",
+        bus=SqliteBus(folder / "bus"),
         keys=KEYS,
         definitions=StaticDefinitions(METRICS),
         targets=INTENTS.keys(),
         settings=IngestSettings(port=port, max_body_bytes=100_000, max_events=500),
-        bus_settings=BusSettings(),
-        consumers={},
         stop=stop,
     )
 
@@ -233,23 +229,4 @@ def test_a_port_that_is_taken_is_said_and_the_log_let_go(served: Served, tmp_pat
     port = int(str(served.client.base_url).rstrip("/").rpartition(":")[2])
     with pytest.raises(Unavailable, match="cannot serve"):
         serve(tmp_path, port, threading.Event())
-    SqliteBus(tmp_path / "bus.db").close()
-
-
-def test_trimming_stops_at_the_slowest_consumer_and_without_any(tmp_path: Path) -> None:
-    bus, settings = SqliteBus(tmp_path / "bus.db"), BusSettings(trim_events=3)
-    append(bus, *range(1, 11))
-    late_us = 11 + settings.retention_s * MICROS
-
-    def unknown() -> int:
-        raise Unavailable("not there yet")
-
-    assert trim_once(bus, settings, {}, now_us=late_us) == 0
-    with pytest.raises(Unavailable):
-        trim_once(bus, settings, {"a": lambda: 9, "b": unknown}, now_us=late_us)
-    slow = {"a": lambda: 9, "b": lambda: 4}
-    assert trim_once(bus, settings, slow, now_us=late_us) == 3
-    assert trim_once(bus, settings, slow, now_us=late_us) == 1
-    assert trim_once(bus, settings, slow, now_us=late_us) == 0
-    assert trim_once(bus, settings, {"a": lambda: 9}, now_us=7 + late_us - 11) == 2
-    bus.close()
+    SqliteBus(tmp_path / "bus").close()

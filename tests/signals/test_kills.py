@@ -110,7 +110,7 @@ def streams() -> tuple[list[bytes], list[bytes]]:
 
 def check_everything_is_counted_once(folder: Path) -> None:
     features = SqliteFeatures(folder / "features.db")
-    bus = SqliteBusReader(folder / "bus.db")
+    bus = SqliteBusReader(folder / "bus")
     eventually(features, offset=bus.end())
     rows = features.find_requests("chat", limit=10 * REQUESTS)
     assert len(rows) == REQUESTS
