@@ -39,13 +39,27 @@ __all__ = [
 ]
 
 DEFAULT_METRICS: dict[str, MetricSettings] = {
-    "answer_copied": MetricSettings(type="boolean", direction="up"),
-    "edited_resend": MetricSettings(type="boolean", direction="down"),
-    "human_takeover": MetricSettings(type="boolean", direction="down"),
-    "thumbs": MetricSettings(type="float", low=-1.0, high=1.0, direction="up"),
-    "dwell_s": MetricSettings(type="duration", unit="s", high=86_400.0, direction="up"),
+    "answer_copied": MetricSettings(type="boolean", direction="up", attribution_s=600),
+    "edited_resend": MetricSettings(type="boolean", direction="down", attribution_s=600),
+    "human_takeover": MetricSettings(type="boolean", direction="down", attribution_s=3600),
+    "thumbs": MetricSettings(
+        type="float", low=-1.0, high=1.0, direction="up", attribution_s=86_400, absent="missing"
+    ),
+    "dwell_s": MetricSettings(
+        type="duration",
+        unit="s",
+        high=86_400.0,
+        direction="up",
+        attribution_s=600,
+        absent="missing",
+    ),
 }
-"""Declared everywhere; a file adds to them, or declares one anew under the same name."""
+"""Declared everywhere; a file adds to them, or declares one anew under the same name.
+
+An answer is copied, or edited and asked again, while it is on the screen: 10 minutes after its
+request arrived it has not been. A person takes over within the conversation, an hour. Thumbs come
+until the next day, and who gives none has said nothing: absent is missing, not zero. So for dwell.
+"""
 
 
 class Settings(Section):

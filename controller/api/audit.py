@@ -29,6 +29,6 @@ def exported(services: Wired, after: After = -1) -> Response:
 
 @router.get("/verify")
 def verified(services: Wired) -> Response:
-    """Check every entry, policy and key; ``findings`` names each row that does not agree."""
+    """Check every entry and the rows they speak of; ``findings`` names each that disagrees."""
     found = verify(services.store_file)
     return Answer({"clean": found.clean, "result": found})

@@ -1,15 +1,17 @@
-"""What the audit says of policies and keys, entry by entry, and whether their rows agree."""
+"""What the audit says of policies, keys and metrics, entry by entry, and whether rows agree."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import NoneType
 from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Struct
 
-from controller.store.audit_file import KeyRow, PolicyRow
+from controller.store.audit_file import DefinitionRow, KeyRow, PolicyRow
 from controller.store.key_rows import key_content
+from controller.store.metric_rows import definition_content
 from controller.store.policy_rows import content
 from policies.audit import Entry
 from policies.lifecycle import MOVES, STATES, State
@@ -99,6 +101,58 @@ class KeyHistories:
         """Keys that the audit knows and no checked row was of. Call it last."""
         for key_id in self._contents:
             yield f"key {key_id}: the audit has it, the row is gone"
+
+
+class MetricHistories:
+    """Every metric's versions: events were read under them, so none may change afterwards."""
+
+    def __init__(self) -> None:
+        self._contents: dict[tuple[str, int], object] = {}
+        self._last: dict[str, int] = {}
+        self._in_force: set[str] = set()
+
+    def see(self, entry: Entry) -> Iterator[str]:
+        """Take in one entry; findings where it is no legal next step of its metric."""
+        name, version = entry.subject, self._last.get(entry.subject, 0)
+        wrong = f"audit entry {entry.index}: metric {name} can't be {entry.action} here"
+        match entry.action:
+            case "metric.declared" | "metric.changed":
+                ended = entry.details.get("before")
+                changes = entry.action == "metric.changed"
+                if changes != (name in self._in_force) or _version(entry.details) != version + 1:
+                    yield wrong
+                if changes and isinstance(ended, dict):
+                    self._contents[name, version] = ended.get("content")
+                self._last[name] = version + 1
+                self._contents[name, version + 1] = entry.details.get("content")
+                self._in_force.add(name)
+            case "metric.retired":
+                if name not in self._in_force or entry.details.get("version") != version:
+                    yield wrong
+                self._contents[name, version] = entry.details.get("content")
+                self._in_force.discard(name)
+
+    def check(self, row: DefinitionRow) -> Iterator[str]:
+        """Findings where a row is not what the audit says."""
+        name = f"metric {row.name}@{row.version}"
+        version = row.version if isinstance(row.version, int) else -1
+        recorded = self._contents.pop((str(row.name), version), None)
+        if recorded is None:
+            yield f"{name}: the row is there, the audit has no entry of it"
+        elif not all(isinstance(cell, (str, int, float, NoneType)) for cell in row):
+            yield f"{name}: the row is not as it is written"
+        elif definition_content(row._asdict()) != recorded:
+            yield f"{name}: it is not the definition that was recorded"
+
+    def gone(self) -> Iterator[str]:
+        """Versions that the audit knows and no checked row was of. Call it last."""
+        for name, version in self._contents:
+            yield f"metric {name}@{version}: the audit has it, the row is gone"
+
+
+def _version(details: dict[str, Any]) -> object:
+    shown = details.get("definition")
+    return shown.get("version") if isinstance(shown, dict) else None
 
 
 def _complaints(before: Life | None, state: State, details: dict[str, Any]) -> Iterator[str]:

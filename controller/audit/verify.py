@@ -6,14 +6,16 @@
     all entries     indexes 0, 1, 2, … up to the head; time never falls
     every policy    each recorded move is legal; the row is what its last recorded move made of it
     every key       the row is what was recorded when it was created or revoked
+    every metric    each version is the row that was recorded when it was declared or retired
 
-So whoever edits, adds or removes a row of ``audit_entries``, ``policies`` or ``keys``, and leaves
-the rest, is found, and the row is named. What this can't see, as long as no signed head is kept
-outside the database: an insider who rewrites an entry *and* its hash, columns and all that depends
-on it, or who cuts entries off the end and sets the head and the rows back to match. The file is
-then consistent. Compare ``root`` with one that was noted earlier and elsewhere: a tree that only
-grew can show that root again at the old size, a rewritten one can't. Rows of other tables (trials,
-decisions, modes, notes) are not bound to the audit; what matters of them is in its entries.
+So whoever edits, adds or removes a row of ``audit_entries``, ``policies``, ``keys`` or
+``metric_definitions``, and leaves the rest, is found, and the row is named. What this can't see, as
+long as no signed head is kept outside the database: an insider who rewrites an entry *and* its
+hash, columns and all that depends on it, or who cuts entries off the end and sets the head and the
+rows back to match. The file is then consistent. Compare ``root`` with one that was noted earlier
+and elsewhere: a tree that only grew can show that root again at the old size, a rewritten one
+can't. Rows of other tables (trials, decisions, modes, notes) are not bound to the audit; what
+matters of them is in its entries.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from controller.audit.histories import KeyHistories, PolicyHistories
+from controller.audit.histories import KeyHistories, MetricHistories, PolicyHistories
 from controller.store.audit_file import AuditFile, EntryRow, HeadRow, open_audit
 from policies.audit import Entry, leaf_hash
 from policies.merkle import Tree
@@ -42,6 +44,9 @@ TRIGGERS: Final = frozenset(
         "audit_head_counts_up",
         "audit_head_never_goes",
         "audit_head_is_one",
+        "metric_definitions_only_retire",
+        "metric_definitions_never_go",
+        "metric_definitions_in_order",
     }
 )
 
@@ -56,6 +61,7 @@ class Verification(Struct, frozen=True, kw_only=True):
     root: str
     policies: int
     keys: int
+    definitions: int
     findings: tuple[str, ...]
     found: int
 
@@ -78,6 +84,7 @@ class _Check:
         self._tree = Tree()
         self._policies = PolicyHistories()
         self._keys = KeyHistories()
+        self._metrics = MetricHistories()
         self._findings: list[str] = []
         self._found = 0
         self._next = 0
@@ -89,15 +96,17 @@ class _Check:
         self._note(self._heads(file.heads()))
         policies = self._rows(file.policies(), self._policies.check)
         keys = self._rows(file.keys(), self._keys.check)
-        self._note(self._policies.gone())
-        self._note(self._keys.gone())
-        missing = sorted(TRIGGERS - file.triggers())
+        definitions = self._rows(file.definitions(), self._metrics.check)
+        for histories in (self._policies, self._keys, self._metrics):
+            self._note(histories.gone())
+        missing = sorted(_guards(file.tables()) - file.triggers())
         self._note(iter([f"database: the trigger {name} is missing" for name in missing]))
         return Verification(
             entries=self._tree.size,
             root=self._tree.root().hex(),
             policies=policies,
             keys=keys,
+            definitions=definitions,
             findings=tuple(self._findings),
             found=self._found,
         )
@@ -135,6 +144,7 @@ class _Check:
         yield from self._time(name, entry.at_us)
         yield from self._policies.see(entry)
         yield from self._keys.see(entry)
+        yield from self._metrics.see(entry)
 
     def _index(self, index: object) -> Iterator[str]:
         if not isinstance(index, int):
@@ -159,6 +169,11 @@ class _Check:
             yield f"audit head: it says {heads[0].size} entries, the last index makes {self._next}"
         if heads[0].at_us != self._last_us:
             yield f"audit head: its time {heads[0].at_us} is not the last entry's {self._last_us}"
+
+
+def _guards(tables: frozenset[str]) -> frozenset[str]:
+    """The triggers of these tables: a copy from before revision 0003 lacks some, rightly."""
+    return frozenset(name for name in TRIGGERS if any(name.startswith(table) for table in tables))
 
 
 def _columns(name: str, row: EntryRow, entry: Entry) -> Iterator[str]:

@@ -24,7 +24,7 @@ Db = Annotated[
 
 @app.command()
 def verify(ctx: typer.Context, db: Db = None, as_json: Json = False) -> None:
-    """Check every entry, policy and key; each row that does not agree is named. Exits 1 then.
+    """Check every entry and the rows they speak of; each that disagrees is named. Exits 1 then.
 
     \b
     trimtab audit verify
@@ -66,7 +66,8 @@ def export(
 
 def _words(result: Any) -> str:
     told = (
-        f"{result['entries']} entries, {result['policies']} policies, {result['keys']} keys;"
+        f"{result['entries']} entries, {result['policies']} policies, {result['keys']} keys,"
+        f" {result['definitions']} metric definitions;"
         f" root {result['root']}"
     )
     return "\n".join([told, *result["findings"]] if result["found"] else [told, "clean"])

@@ -54,6 +54,18 @@ class KeyRow(NamedTuple):
     body: object
 
 
+class DefinitionRow(NamedTuple):
+    """A row of ``metric_definitions``."""
+
+    name: object
+    version: object
+    body: object
+    managed_by: object
+    owner: object
+    from_us: object
+    retired_us: object
+
+
 class HeadRow(NamedTuple):
     """The row of ``audit_head``."""
 
@@ -84,6 +96,13 @@ class AuditFile:
         """By id."""
         for row in self._rows("keys", KeyRow._fields, order="id"):
             yield KeyRow(*row)
+
+    def definitions(self) -> Iterator[DefinitionRow]:
+        """By name and version. A store of before revision 0003 has none."""
+        if "metric_definitions" in self.tables():
+            order = "name, version"
+            for row in self._rows("metric_definitions", DefinitionRow._fields, order=order):
+                yield DefinitionRow(*row)
 
     def heads(self) -> list[HeadRow]:
         """There should be exactly one."""

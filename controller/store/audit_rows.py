@@ -14,7 +14,9 @@ from policies.lifecycle import STATES
 from signals.errors import Broken
 
 RESERVED: Final = frozenset(
-    {f"policy.{state}" for state in STATES} | {"key.created", "key.revoked"}
+    {f"policy.{state}" for state in STATES}
+    | {"key.created", "key.revoked"}
+    | {"metric.declared", "metric.changed", "metric.retired"}
 )
 """Actions that the verifier reads as changes of a row; each is written with its change."""
 
@@ -34,7 +36,7 @@ class AuditRows(Rows):
     ) -> Entry:
         """The next entry; its time is the head's where the clock has gone back.
 
-        Raises ``Broken`` for the actions that only a move or a key's own call may record.
+        Raises ``Broken`` for the actions that only the change itself may record.
         """
         if action in RESERVED:
             raise Broken(f"{action} is recorded by the change itself, never beside it")

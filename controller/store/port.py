@@ -18,6 +18,8 @@ from policies.audit import Entry
 from policies.lifecycle import State
 from policies.policy import Mode, Policy
 from policies.settings import Setting
+from signals.definitions import Definition, ManagedBy
+from signals.settings import MetricSettings
 
 Role = Literal["viewer", "producer", "operator", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "producer", "operator", "admin")
@@ -194,6 +196,33 @@ class Tx(Protocol):
 
     def key_by_hash(self, token_sha256: bytes) -> Principal | None:
         """The principal of a key; expired and revoked ones too (the caller checks)."""
+
+    def definitions(self) -> list[Definition]:
+        """The metric definitions in force, by name."""
+
+    def versions(self, name: str) -> list[Definition]:
+        """Every version of one metric, oldest first; empty when it was never declared."""
+
+    def definition(self, name: str, version: int) -> Definition | None:
+        """One version, in force or not; None when there is none."""
+
+    def declare(
+        self,
+        name: str,
+        metric: MetricSettings,
+        *,
+        managed_by: ManagedBy,
+        actor: str,
+        at_us: int,
+    ) -> Definition:
+        """Put a new version in force; one audit entry ``metric.declared`` or ``metric.changed``.
+
+        What is in force already is returned as it is. Raises ``Conflict`` where something would
+        change that is for ever. Whether the actor may is for the caller to ask.
+        """
+
+    def retire(self, name: str, *, actor: str, at_us: int) -> Definition:
+        """Take a metric out of force; one audit entry ``metric.retired``. Raises ``NotFound``."""
 
 
 class Store(Protocol):

@@ -12,13 +12,14 @@ from sqlalchemy import Engine
 from controller.store.connecting import file_of, reading_engine, translated, writing_engine
 from controller.store.control_rows import ControlRows
 from controller.store.key_rows import KeyRows
+from controller.store.metric_rows import MetricRows
 from controller.store.policy_rows import PolicyRows
 from controller.store.settings import StoreSettings
 from controller.store.trial_rows import TrialRows
 from signals.errors import Broken, Unavailable
 
 
-class SqlTx(PolicyRows, TrialRows, KeyRows, ControlRows):
+class SqlTx(PolicyRows, TrialRows, KeyRows, ControlRows, MetricRows):
     """One transaction; each noun's methods are in its own file."""
 
 

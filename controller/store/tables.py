@@ -1,7 +1,7 @@
 """The tables of ``store.db``: key columns to find and guard a record by, and its body as JSON.
 
-``migrations/`` builds them; a test holds the two equal. The append-only triggers of the audit
-are in the migrations alone, because metadata has no words for them.
+``migrations/`` builds them; a test holds the two equal. The append-only triggers of the audit and
+of metric definitions are in the migrations alone, because metadata has no words for them.
 """
 
 from __future__ import annotations
@@ -118,6 +118,18 @@ keys = Table(
     Column("id", ID, primary_key=True),
     Column("token_sha256", LargeBinary(32), nullable=False, unique=True),
     Column("body", Text, nullable=False),
+)
+
+metric_definitions = Table(
+    "metric_definitions",
+    metadata,
+    Column("name", NAME, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+    Column("managed_by", String(16), nullable=False),
+    Column("owner", NAME, nullable=False),
+    Column("from_us", BigInteger, nullable=False),
+    Column("retired_us", BigInteger, nullable=True),
 )
 
 audit_entries = Table(

@@ -12,11 +12,12 @@ import pytest
 
 from controller.audit.verify import MAX_FINDINGS, TRIGGERS, Verification, verify
 from controller.keys import KeyRequest, create
-from controller.store.audit_file import EntryRow, KeyRow, PolicyRow
+from controller.store.audit_file import DefinitionRow, EntryRow, KeyRow, PolicyRow
 from controller.store.sql import SqlStore, open_store
 from policies.audit import Entry, canonical, leaf_hash
 from policies.merkle import Tree
 from signals.errors import Broken, NotFound, Rejected
+from signals.settings import MetricSettings
 from tests.store.samples import NOW_US, stored_in
 
 Tamper = Callable[[sqlite3.Connection], object]
@@ -34,12 +35,24 @@ def copy(store: SqlStore, path: Path, tmp_path: Path) -> Path:
         key, _ = create(tx, shop, actor="cli", at_us=NOW_US + 50)
     with store.write() as tx:
         tx.revoke_key(key.id, actor="key_ann", at_us=NOW_US + 60)
+    declared(store)
     store.close()
     assert verify(path).clean
     copied = tmp_path / "copy.db"
     shutil.copy(path, copied)
     tamper(copied, lambda db: [db.execute(f"DROP TRIGGER {name}") for name in sorted(TRIGGERS)])
     return copied
+
+
+def declared(store: SqlStore) -> None:
+    """Three metrics: one in its second version, one retired, one as it was declared."""
+    with store.write() as tx:
+        for name in ("copied", "stars", "thumbs"):
+            metric = MetricSettings(owner="growth")
+            tx.declare(name, metric, managed_by="api", actor="ann", at_us=NOW_US + 70)
+        wider = MetricSettings(high=5.0)
+        tx.declare("stars", wider, managed_by="file", actor="file", at_us=NOW_US + 80)
+        tx.retire("thumbs", actor="ann", at_us=NOW_US + 90)
 
 
 def tamper(path: Path, how: Tamper) -> None:
@@ -91,7 +104,7 @@ def edits(path: Path, table: str, columns: tuple[str, ...], key: str) -> int:
 
 
 def test_every_edited_cell_of_the_audit_is_named(copy: Path) -> None:
-    assert edits(copy, "audit_entries", EntryRow._fields[1:], "leaf_index") == 7 * 17
+    assert edits(copy, "audit_entries", EntryRow._fields[1:], "leaf_index") == 7 * 22
 
 
 def test_every_edited_cell_of_a_policy_is_named(copy: Path) -> None:
@@ -100,6 +113,46 @@ def test_every_edited_cell_of_a_policy_is_named(copy: Path) -> None:
 
 def test_every_edited_cell_of_a_key_is_named(copy: Path) -> None:
     assert edits(copy, "keys", KeyRow._fields, "id") == 3 * 2
+
+
+def test_every_edited_cell_of_a_metric_is_named(copy: Path) -> None:
+    count = 0
+    for rowid, name, version, *cells in rows(copy, "SELECT rowid, * FROM metric_definitions"):
+        for column, value in zip(DefinitionRow._fields, (name, version, *cells), strict=True):
+            edit = f"UPDATE metric_definitions SET {column} = ? WHERE rowid = ?"
+            edited = value + 7 if isinstance(value, int) else other(value or "7")
+            execute(copy, edit, edited, rowid)
+            named = [found for found in findings(copy) if found.startswith(f"metric {name}@")]
+            assert named, f"{column} of {name}@{version} was edited and not named"
+            execute(copy, edit, value, rowid)
+            count += 1
+    assert findings(copy) == []
+    assert count == 7 * 4
+
+
+def test_a_version_that_is_gone_or_slipped_in_is_named(copy: Path) -> None:
+    execute(copy, "DELETE FROM metric_definitions WHERE name = 'stars' AND version = 1")
+    execute(
+        copy,
+        """INSERT INTO metric_definitions SELECT name, 2, body, managed_by, owner, from_us, NULL
+           FROM metric_definitions WHERE name = 'copied'""",
+    )
+    assert findings(copy) == [
+        "metric copied@2: the row is there, the audit has no entry of it",
+        "metric stars@1: the audit has it, the row is gone",
+    ]
+
+
+def test_a_change_before_any_declaration_is_named_even_when_all_its_hashes_agree(
+    copy: Path,
+) -> None:
+    query = "SELECT stored FROM audit_entries WHERE action = 'metric.declared'"
+    ((stored,), *_) = rows(copy, query)
+    assert isinstance(stored, bytes)
+    entry = msgspec.json.decode(stored, type=Entry)
+    rewrite(copy, msgspec.structs.replace(entry, action="metric.changed"))
+    wrong = f"audit entry {entry.index}: metric copied can't be metric.changed here"
+    assert wrong in findings(copy)
 
 
 def test_every_edited_byte_of_an_entry_is_named(copy: Path) -> None:
@@ -211,7 +264,7 @@ def test_the_root_is_the_tree_hash_of_what_is_stored(copy: Path) -> None:
         tree.add(leaf_hash(stored))
     checked = verify(copy)
     assert (checked.root, checked.entries) == (tree.root().hex(), tree.size)
-    assert (checked.policies, checked.keys) == (4, 2)
+    assert (checked.policies, checked.keys, checked.definitions) == (4, 2, 4)
 
 
 def test_dropped_triggers_are_named(copy: Path) -> None:
@@ -225,6 +278,7 @@ def test_rows_of_the_wrong_sort_are_findings_and_no_crash(copy: Path, value: obj
     for table, column, where, name in (
         ("audit_entries", "stored", "leaf_index = 2", "audit entry 2:"),
         ("policies", "body", "rowid = 2", "policy pol_"),
+        ("metric_definitions", "body", "rowid = 2", "metric stars@1"),
     ):
         edited = copy.with_name(f"{table}.db")
         shutil.copy(copy, edited)
@@ -279,7 +333,13 @@ def test_an_empty_store_is_clean(path: Path) -> None:
     open_store(f"sqlite:///{path}").close()
     checked = verify(path)
     assert checked == Verification(
-        entries=0, root=Tree().root().hex(), policies=0, keys=0, findings=(), found=0
+        entries=0,
+        root=Tree().root().hex(),
+        policies=0,
+        keys=0,
+        definitions=0,
+        findings=(),
+        found=0,
     )
 
 

@@ -17,7 +17,8 @@ from controller.store.settings import StoreSettings
 from controller.store.sql import open_store
 from controller.store.tables import metadata
 from signals.errors import Rejected
-from tests.store.samples import stored_in
+from signals.settings import MetricSettings
+from tests.store.samples import NOW_US, stored_in
 
 
 def names(path: Path, kind: str) -> set[str]:
@@ -42,8 +43,10 @@ def test_the_migrations_build_exactly_the_tables(path: Path) -> None:
 
 def test_every_append_only_trigger_is_there_and_the_verifier_knows_it(path: Path) -> None:
     upgrade(f"sqlite:///{path}")
-    revision = importlib.import_module("migrations.versions.0002_append_only")
-    assert names(path, "trigger") == set(TRIGGERS) == set(revision.TRIGGERS)
+    revisions = ("0002_append_only", "0003_metric_definitions")
+    modules = [importlib.import_module(f"migrations.versions.{name}") for name in revisions]
+    written = {name for module in modules for name in module.TRIGGERS}
+    assert names(path, "trigger") == set(TRIGGERS) == written
 
 
 def test_back_a_revision_and_forward_again_keeps_every_record(path: Path) -> None:
@@ -61,6 +64,27 @@ def test_back_a_revision_and_forward_again_keeps_every_record(path: Path) -> Non
     store.close()
     assert verify(path) == before
     assert before.clean
+
+
+def test_a_copy_of_an_older_store_is_verified_as_what_it_is(path: Path) -> None:
+    url = f"sqlite:///{path}"
+    store = open_store(url)
+    stored_in(store, "kept")
+    store.close()
+    downgrade(url, "0002")
+    assert "metric_definitions" not in names(path, "table")
+    assert verify(path).clean
+
+
+def test_definitions_dropped_behind_the_audits_back_are_missed(path: Path) -> None:
+    url = f"sqlite:///{path}"
+    store = open_store(url)
+    with store.write() as tx:
+        tx.declare("copied", MetricSettings(), managed_by="api", actor="ann", at_us=NOW_US)
+    store.close()
+    downgrade(url, "0002")
+    upgrade(url)
+    assert verify(path).findings == ("metric copied@1: the audit has it, the row is gone",)
 
 
 def test_all_the_way_back_leaves_nothing_and_forward_again_begins_empty(path: Path) -> None:
@@ -95,5 +119,5 @@ def test_a_store_of_a_newer_version_is_refused_and_left_alone(path: Path) -> Non
     connection.close()
     with pytest.raises(Rejected, match="schema 9999") as refused:
         open_store(url)
-    assert refused.value.allowed == "0001, 0002"
+    assert refused.value.allowed == "0001, 0002, 0003"
     assert names(path, "table") == {*metadata.tables, "alembic_version"}
