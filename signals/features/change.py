@@ -96,7 +96,7 @@ class Known:
         self.orphans_by_request: defaultdict[str, list[Orphan]] = defaultdict(list)
         self.orphans_by_external: defaultdict[ExternalId, list[Orphan]] = defaultdict(list)
         self.engines: dict[EngineKey, EngineState] = {}
-        self.valued: set[tuple[str, str, int]] = set()
+        self.valued: set[tuple[str, str, str]] = set()
         self.watermarks: dict[str, int] = {}
         self.last_seen: defaultdict[str, dict[str, int]] = defaultdict(dict)
 

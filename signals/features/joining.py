@@ -101,12 +101,13 @@ class Join(Struct, frozen=True):
         self._window(outcome, row)
 
     def _window(self, outcome: Outcome, row: RequestRow) -> None:
-        start_us = start_of(outcome.time_us, ATOM_S)
-        valued = (outcome.request_id, outcome.metric, start_us)
+        valued = (outcome.request_id, outcome.metric, outcome.producer)
         first = valued not in self.known.valued
         self.known.valued.add(valued)
-        tally = self.change.tallies[atom_of_row(row, start_us)]
-        tally.outcome(outcome.metric, outcome.value, first=first)
+        tally = self.change.tallies[atom_of_row(row, row.arrival_us)]
+        tally.outcome(
+            outcome.metric, outcome.producer, requests=first, micros=round(outcome.value * MICROS)
+        )
 
 
 def atom_of_row(row: RequestRow, at_us: int) -> WindowKey:

@@ -13,7 +13,6 @@ from signals.features.change import EngineState, Known, ProducerCounts, Suspect
 from signals.features.model import ATOM_S, MINUTE_S, RequestRow, WindowKey, WindowRevision
 from signals.features.schema import passing
 from signals.features.seen import SeenDays
-from signals.features.windows import start_of
 
 EXTERNAL_MATCHES = 20
 """Requests looked at per external id, latest first: a client may send the same id for ever."""
@@ -125,8 +124,7 @@ class Lookups:
         select = "SELECT row FROM outcomes WHERE request_id = ?"
         for (row,) in self._each(select, ((id_,) for id_ in sorted(known.rows))):
             outcome = rows.outcome_decoder.decode(row)
-            start_us = start_of(outcome.time_us, ATOM_S)
-            known.valued.add((outcome.request_id, outcome.metric, start_us))
+            known.valued.add((outcome.request_id, outcome.metric, outcome.producer))
 
     def _engines(self, needs: Needs, known: Known) -> None:
         by_key = "SELECT state FROM engines WHERE target = ? AND replica = ? AND incarnation = ?"

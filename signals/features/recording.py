@@ -95,7 +95,7 @@ class Recording(Struct, frozen=True):
             return
         row = row_of_arrival(record, self.rules.slo(record.stamp.target, record.intent))
         self._keep(row)
-        self.join.request_appeared(row)
+        self._appeared(row)
 
     def _finished(self, record: Finished) -> None:
         before = self.known.rows.get(record.request_id)
@@ -105,7 +105,12 @@ class Recording(Struct, frozen=True):
         self.change.tallies[atom_of_row(row, record.finished_us)].finished(record)
         row = self._judge_anew(before, row, watermark_us=record.finished_us)
         if before is None:
-            self.join.request_appeared(row)
+            self._appeared(row)
+
+    def _appeared(self, row: RequestRow) -> None:
+        """A request is known: it counts where it arrived, and feedback may be waiting for it."""
+        self.change.tallies[atom_of_row(row, row.arrival_us)].arrived()
+        self.join.request_appeared(row)
 
     def _judge_anew(
         self, before: RequestRow | None, row: RequestRow, *, watermark_us: int

@@ -76,8 +76,10 @@ def _judged(counts: WindowCounts) -> dict[str, float]:
         found["error_rate"] = counts.errors / answered
     for name in ("ttft", "tpot", "e2e"):
         found |= _quantiles(name, getattr(counts, name))
-    for metric, (requests, micros) in counts.outcomes.items():
+    for metric, of_metric in counts.outcomes.items():
+        requests = sum(requests for requests, _ in of_metric.values())
         if requests > 0:
+            micros = sum(micros for _, micros in of_metric.values())
             found[f"{metric}_rate"] = micros / MICROS / requests
     return found
 

@@ -25,6 +25,9 @@ _SUMS = (
     "good",
     "output_tokens",
     "covered_us",
+    "prefix_lookups",
+    "prefix_hits",
+    "requests",
 )
 
 
@@ -86,7 +89,7 @@ class Tally:
         self.ttft = Durations()
         self.tpot = Durations()
         self.e2e = Durations()
-        self.outcomes: dict[str, tuple[int, int]] = {}
+        self.outcomes: dict[str, dict[str, tuple[int, int]]] = {}
 
     def load(self, second: Second, load: IntentLoad) -> None:
         """One intent's share of a ``second``."""
@@ -95,6 +98,8 @@ class Tally:
         sums["offered_tokens"] += load.offered_tokens
         sums["output_tokens"] += load.output_tokens
         sums["covered_us"] += second.to_us - second.from_us
+        sums["prefix_lookups"] += second.prefix_lookups
+        sums["prefix_hits"] += second.prefix_hits
         gauges = Gauges(
             second.to_us,
             load.waiting,
@@ -119,10 +124,15 @@ class Tally:
         self.sums["judged"] += sign
         self.sums["good"] += sign * good
 
-    def outcome(self, metric: str, value: float, *, first: bool) -> None:
-        """A value; ``first``: of this metric for its request in this window."""
-        requests, micros = self.outcomes.get(metric, (0, 0))
-        self.outcomes[metric] = (requests + first, micros + round(value * MICROS))
+    def arrived(self) -> None:
+        """A request became known; once for each."""
+        self.sums["requests"] += 1
+
+    def outcome(self, metric: str, producer: str, *, requests: int, micros: int) -> None:
+        """More requests with a value of a producer, and what is to be added to its sum."""
+        of_metric = self.outcomes.setdefault(metric, {})
+        so_far = of_metric.get(producer, (0, 0))
+        of_metric[producer] = (so_far[0] + requests, so_far[1] + micros)
 
     def merge(self, counts: WindowCounts) -> None:
         """Add another window's."""
@@ -132,9 +142,9 @@ class Tally:
         self.ttft.merge(counts.ttft)
         self.tpot.merge(counts.tpot)
         self.e2e.merge(counts.e2e)
-        for metric, (requests, micros) in counts.outcomes.items():
-            so_far = self.outcomes.get(metric, (0, 0))
-            self.outcomes[metric] = (so_far[0] + requests, so_far[1] + micros)
+        for metric, of_metric in counts.outcomes.items():
+            for producer, (requests, micros) in of_metric.items():
+                self.outcome(metric, producer, requests=requests, micros=micros)
 
     def frozen(self) -> WindowCounts:
         """As published; equal tallies freeze to equal bytes."""
@@ -148,7 +158,10 @@ class Tally:
             ttft=self.ttft.frozen(),
             tpot=self.tpot.frozen(),
             e2e=self.e2e.frozen(),
-            outcomes=dict(sorted(self.outcomes.items())),
+            outcomes={
+                metric: dict(sorted(of_metric.items()))
+                for metric, of_metric in sorted(self.outcomes.items())
+            },
         )
 
 

@@ -121,7 +121,9 @@ def check_everything_is_counted_once(folder: Path) -> None:
     windows = features.windows("chat", from_us=0, to_us=2**62)
     assert sum(window.counts.completed for window in windows) == REQUESTS
     assert sum(window.counts.judged for window in windows) == REQUESTS
-    copied = [window.counts.outcomes.get("copied", (0, 0)) for window in windows]
+    assert sum(window.counts.requests for window in windows) == REQUESTS
+    copied = [counts for w in windows for counts in w.counts.outcomes.get("copied", {}).values()]
+    assert sum(requests for requests, _ in copied) == REQUESTS
     assert sum(micros for _, micros in copied) == REQUESTS * MICROS
     assert not any(window.incomplete for window in windows)
     assert features.dead_letters() == []

@@ -50,7 +50,7 @@ def test_a_window_is_published_open_then_closed_then_corrected(
     folding.take(feedback("late", T0_US + 3 * MICROS, number=1))
     window = live(features)[0]
     assert (window.revision, window.closed) == (2, True)
-    assert window.counts.outcomes == {"copied": (1, MICROS)}
+    assert window.counts.outcomes == {"copied": {"shop": (1, MICROS)}}
 
 
 def test_cursors_rise_and_each_window_is_given_in_its_latest_state(
@@ -215,7 +215,7 @@ def test_a_minute_is_the_merge_of_its_atoms_and_follows_their_corrections(
     folding.take(feedback("late", minute_us + MICROS, number=1))
     minute = next(iter(live(features, width_s=60).values()))
     assert minute.revision == 2
-    assert minute.counts.outcomes == {"copied": (1, MICROS)}
+    assert minute.counts.outcomes == {"copied": {"shop": (1, MICROS)}}
 
 
 @pytest.mark.parametrize("limit", [2, 3])

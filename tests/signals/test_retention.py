@@ -115,7 +115,7 @@ def test_what_comes_after_its_atom_went_corrects_the_minute_and_the_request(
     folding.take(feedback("late", T0_US + 2 * MICROS, number=1))
     (minute,) = features.windows("chat", from_us=0, to_us=T0_US + MICROS, width_s=60)
     assert minute.counts.completed == 2
-    assert minute.counts.outcomes == {"copied": (1, MICROS)}
+    assert minute.counts.outcomes == {"copied": {"shop": (1, MICROS)}}
     assert minute.revision == 2
     assert len(features.outcomes(request_id(1))) == 1
     assert features.windows("chat", from_us=0, to_us=T0_US + MICROS) == []

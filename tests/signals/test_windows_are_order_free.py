@@ -143,8 +143,9 @@ def folded(path: Path, events: list[Signal | Record], rng: Random) -> dict[str, 
 
 
 def timeless(window: WindowRevision) -> WindowRevision:
-    """The cursor says when it was published, which may differ."""
-    return msgspec.structs.replace(window, cursor=0)
+    """Cursor and revision say when and how often it was published, which may differ: feedback
+    corrects the window its request arrived in, however long that has been closed."""
+    return msgspec.structs.replace(window, cursor=0, revision=0)
 
 
 @example(seed=65535)  # a premature judgement, taken back, had left an empty window behind
