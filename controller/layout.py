@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Layout(Struct, frozen=True):
-    """Paths below ``root``. Only names; ``create`` is the one thing that touches the disk."""
+    """Paths below ``root``. Only names; ``create`` and ``features_files`` touch the disk."""
 
     root: Path
 
@@ -25,6 +25,15 @@ class Layout(Struct, frozen=True):
     def features(self, partition: int) -> Path:
         """Joins and windows of one bus partition; written by the feature stage that owns it."""
         return self.root / (f"features-{partition}.db" if partition else "features.db")
+
+    def features_files(self) -> dict[int, Path]:
+        """The features files that there are, by partition."""
+        found: dict[int, Path] = {}
+        for path in self.root.glob("features*.db"):
+            number = path.stem.removeprefix("features").removeprefix("-") or "0"
+            if number.isdigit() and self.features(int(number)) == path:
+                found[int(number)] = path
+        return dict(sorted(found.items()))
 
     @property
     def store_db(self) -> Path:
