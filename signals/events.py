@@ -197,21 +197,46 @@ class Named(Struct, frozen=True, kw_only=True, tag_field="record", tag="named"):
 Record = Arrived | Finished | Second | Started | Counted | Named
 
 
-class ReplayLetters(Struct, frozen=True, kw_only=True, tag_field="command", tag="replay"):
-    """Fold these dead letters again, by their offsets on the bus."""
+class LetterSelection(Struct, frozen=True, kw_only=True):
+    """Dead letters by what they are: those that meet every part given, the oldest first.
 
-    offsets: tuple[int, ...]
+    ``after``: above this offset; ``limit``: so many at most. A command never takes more than the
+    feature stage's ``command_letters``, whatever is asked.
+    """
+
+    reason: str | None = None
+    producer: str | None = None
+    target: str | None = None
+    after: int = 0
+    limit: int = 1000
+
+
+class ReplayLetters(Struct, frozen=True, kw_only=True, tag_field="command", tag="replay"):
+    """Fold these dead letters again, as if they came now: by their offsets on the bus, and those
+    of ``where``. ``actor``: who asked, for the record.
+    """
+
+    actor: str
+    offsets: tuple[int, ...] = ()
+    where: LetterSelection | None = None
 
 
 class DiscardLetters(Struct, frozen=True, kw_only=True, tag_field="command", tag="discard"):
-    """Drop these dead letters for good."""
+    """Drop these dead letters for good, chosen like those of a replay."""
 
-    offsets: tuple[int, ...]
+    actor: str
+    offsets: tuple[int, ...] = ()
+    where: LetterSelection | None = None
 
 
 class Quarantine(Struct, frozen=True, kw_only=True, tag_field="command", tag="quarantine"):
-    """Set aside what a producer posts from now on, as dead letters; ``on`` False ends that."""
+    """Set aside what the producer ``name`` posts from now on; ``on`` False ends that.
 
+    Feedback (business and semantic) becomes dead letters ``quarantined``: kept, not counted, and
+    replayable. An engine's own records are never set aside, for without them nothing is known.
+    """
+
+    actor: str
     name: str
     on: bool
     reason: str
