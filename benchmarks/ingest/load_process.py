@@ -1,0 +1,46 @@
+"""Starts ``benchmarks.ingest.load`` and reads its report."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import msgspec
+
+from benchmarks.ingest.load import Report, Spec
+from benchmarks.pipeline import ROOT
+
+SLACK_S = 90.0
+
+
+class LoadProcess:
+    """A running load generator."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._limit_s = spec.warm_s + spec.seconds + SLACK_S
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.ingest.load"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self._process.stdin is not None
+        self._process.stdin.write(msgspec.json.encode(spec))
+        self._process.stdin.close()
+        self._process.stdin = None
+
+    def running(self) -> bool:
+        """Whether it has not ended yet (its report may wait to be read)."""
+        return self._process.poll() is None
+
+    def report(self) -> Report:
+        """Wait for it. Raises ``RuntimeError`` when it failed."""
+        told, _ = self._process.communicate(timeout=self._limit_s)
+        if self._process.returncode != 0:
+            raise RuntimeError(f"the load generator ended with {self._process.returncode}")
+        return msgspec.json.decode(told, type=Report)
+
+
+def load(spec: Spec) -> Report:
+    """One whole run."""
+    return LoadProcess(spec).report()

@@ -1,0 +1,1 @@
+"""The kill campaign: ``python -m benchmarks.kills``."""
