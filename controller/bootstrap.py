@@ -19,9 +19,9 @@ from signals.errors import Unavailable
 
 def run_ingest(settings: Settings, stop: threading.Event) -> None:
     """The signals API and the bus."""
+    from controller.definition_reader import StoreDefinitions
     from controller.keys import StoreKeyReader
     from signals.bus.sqlite import SqliteBus
-    from signals.definitions import StaticDefinitions
     from signals.features.reader import SqliteFeatures
     from signals.ingest.main import run
 
@@ -30,17 +30,21 @@ def run_ingest(settings: Settings, stop: threading.Event) -> None:
     keys = StoreKeyReader(
         layout.store_db, cache_s=settings.serve.keys_cache_s, settings=settings.store
     )
+    definitions = StoreDefinitions(
+        layout.store_db, cache_s=settings.serve.definitions_cache_s, settings=settings.store
+    )
     try:
         bus = SqliteBus(layout.bus, settings.bus, consumers={"features": features.bus_offset})
         run(
             bus=bus,
             keys=keys,
-            definitions=StaticDefinitions(settings.metrics),
+            definitions=definitions,
             targets=settings.targets,
             settings=settings.ingest,
             stop=stop,
         )
     finally:
+        definitions.close()
         keys.close()
         features.close()
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from controller.keys import ANY, covers
 from controller.metric_versions import in_force
 from controller.rules.conditions import FEATURES
+from controller.settings import DEFAULT_METRICS, Settings
 from controller.store.port import Principal, Tx
 from signals.definitions import Definition, ManagedBy
 from signals.errors import Conflict, Denied, NotFound, Rejected
@@ -34,6 +35,17 @@ class Declared(Struct, frozen=True, kw_only=True):
 
     metric: MetricSettings
     managed_by: ManagedBy
+
+
+def declared_in(settings: Settings) -> dict[str, Declared]:
+    """Every metric of a configuration: its file's, and the built-in ones it does not change."""
+    return {
+        name: Declared(
+            metric=metric,
+            managed_by="built_in" if metric == DEFAULT_METRICS.get(name) else "file",
+        )
+        for name, metric in settings.metrics.items()
+    }
 
 
 def check(name: str, metric: MetricSettings) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, Protocol, get_args
@@ -27,15 +28,21 @@ from policies.ids import new_id
 from signals.errors import Denied, Rejected
 from signals.events import MICROS, Kind
 from signals.ingest.keys import Producer
+from signals.settings import Name
 
 ANY: Final = "*"
-KINDS: Final = (*get_args(Kind), ANY)
+COMMAND: Final = "command"
+KINDS: Final = (*(kind for kind in get_args(Kind) if kind != COMMAND), ANY)
+"""What a key may be given. Commands are left out, and ``"*"`` does not cover them either."""
+SERVE: Final = "serve"
 POSTING: Final[tuple[Role, ...]] = ("producer", "admin")
 SECRET_BYTES: Final = 32
 MAX_CACHE_S: Final = 5.0
 MAX_CACHED: Final = 4096
 MAX_TOKEN: Final = 256
 MAX_NAME: Final = 128
+MAX_RATE_PER_S: Final = 1_000_000
+TEAM: Final = re.compile(get_args(Name)[1].pattern)
 
 
 class Snapshots(Protocol):
@@ -54,7 +61,8 @@ class KeyRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a new key should be. ``targets`` bound every role.
 
     ``kinds`` (at least one for a producer) and ``names`` bound what a producer may post; an admin
-    may post all. ``"*"`` stands for all.
+    may post all. ``"*"`` stands for all. ``rate_per_s``, ``influence`` and ``team``: see
+    ``Principal``.
     """
 
     name: str
@@ -62,12 +70,25 @@ class KeyRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     targets: tuple[str, ...] = (ANY,)
     kinds: tuple[str, ...] = ()
     names: tuple[str, ...] = (ANY,)
+    rate_per_s: float | None = None
+    influence: float = 1.0
+    team: str = ""
     expires_us: int | None = None
 
 
 def create(tx: Tx, wanted: KeyRequest, *, actor: str, at_us: int) -> tuple[Principal, str]:
     """A new key and its token, which nobody can show again. Raises ``Rejected``."""
     _check(wanted, at_us)
+    return _create(tx, wanted, actor=actor, at_us=at_us)
+
+
+def create_for_serve(tx: Tx, *, actor: str, at_us: int) -> tuple[Principal, str]:
+    """The one key that may post commands. Only the first start makes it, into a file of serve's."""
+    wanted = KeyRequest(name=SERVE, role="producer", kinds=(COMMAND,))
+    return _create(tx, wanted, actor=actor, at_us=at_us)
+
+
+def _create(tx: Tx, wanted: KeyRequest, *, actor: str, at_us: int) -> tuple[Principal, str]:
     principal = Principal(
         id=new_id("key", at_us, secrets.token_bytes(8)),
         name=wanted.name,
@@ -75,6 +96,9 @@ def create(tx: Tx, wanted: KeyRequest, *, actor: str, at_us: int) -> tuple[Princ
         targets=wanted.targets,
         kinds=(ANY,) if wanted.role == "admin" else wanted.kinds,
         names=wanted.names if wanted.role in POSTING else (),
+        rate_per_s=wanted.rate_per_s,
+        influence=wanted.influence,
+        team=wanted.team,
         expires_us=wanted.expires_us,
     )
     token = f"tt_{_bare(principal.id)}_{secrets.token_urlsafe(SECRET_BYTES)}"
@@ -85,6 +109,27 @@ def create(tx: Tx, wanted: KeyRequest, *, actor: str, at_us: int) -> tuple[Princ
 def covers(allowed: Sequence[str], value: str) -> bool:
     """Whether one of a principal's lists names ``value``, or everything."""
     return value in allowed or ANY in allowed
+
+
+def influences(principals: Iterable[Principal], *, now_us: int) -> dict[str, float]:
+    """Producer's name -> the largest share that its values may have of any rate's weight.
+
+    Of several live keys of one name the smallest counts: a second key is no way round a cap. A name
+    that has only dead keys keeps the cap of these, for what it posted is in the windows still.
+    """
+    capped: dict[str, float] = {}
+    dead: dict[str, float] = {}
+    for one in principals:
+        if one.role in POSTING:
+            found = capped if is_live(one, now_us) else dead
+            found[one.name] = min(one.influence, found.get(one.name, 1.0))
+    return dead | capped
+
+
+def is_live(principal: Principal, now_us: int) -> bool:
+    """Whether a key is neither revoked nor expired."""
+    expires_us = principal.expires_us
+    return principal.revoked_us is None and (expires_us is None or now_us < expires_us)
 
 
 class Authenticator:
@@ -172,6 +217,7 @@ class StoreKeyReader:
             kinds=frozenset(principal.kinds),
             targets=frozenset(principal.targets),
             names=frozenset(principal.names),
+            rate_per_s=principal.rate_per_s,
         )
 
     def close(self) -> None:
@@ -201,6 +247,31 @@ def _check(wanted: KeyRequest, at_us: int) -> None:
         )
     if expires_us is not None and expires_us <= at_us:
         raise Rejected("the key would be expired already", field="expires_us", value=expires_us)
+    if name == SERVE:
+        raise Rejected("that is the product's own name", field="name", value=name)
+    _check_bounds(wanted)
+
+
+def _check_bounds(wanted: KeyRequest) -> None:
+    rate_per_s, influence, team = wanted.rate_per_s, wanted.influence, wanted.team
+    if rate_per_s is not None and not 0 < rate_per_s <= MAX_RATE_PER_S:
+        raise Rejected(
+            f"a rate of {rate_per_s:g} events/s is out of range",
+            field="rate_per_s",
+            value=rate_per_s,
+            allowed=f"above 0..{MAX_RATE_PER_S} events/s",
+        )
+    if not 0 < influence <= 1:
+        raise Rejected(
+            f"an influence of {influence:g} is no share",
+            field="influence",
+            value=influence,
+            allowed="above 0..1",
+        )
+    if team and not TEAM.fullmatch(team):
+        raise Rejected(
+            f"{team!r} is no team's name", field="team", value=team, allowed=TEAM.pattern
+        )
 
 
 def _names(token: str, principal: Principal) -> bool:

@@ -18,6 +18,7 @@ from controller.layout import Layout
 from controller.looking import Looker
 from controller.operations import Operations
 from controller.processes.addresses import control_urls
+from controller.processes.first_start import bring_in_metrics
 from controller.processes.secret_files import read_secret
 from controller.rules.firing import compile_rules
 from controller.serve import TargetLoop
@@ -39,6 +40,7 @@ def serve(settings: Settings, stop: threading.Event) -> None:
         closing(open_store(layout.store_url, settings.store)) as store,
         closing(SqliteFeatures(layout.features_db)) as features,
     ):
+        bring_in_metrics(settings, store)
         _serve(settings, layout, store, features, stop)
 
 

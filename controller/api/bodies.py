@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
-from controller.keys import ANY, KeyRequest
+from controller.keys import ANY, MAX_RATE_PER_S, KeyRequest
 from controller.store.port import Role
 from policies.laws import Variable
 from policies.policy import Mode
@@ -97,13 +97,28 @@ class KillBody(WithReason):
 
 
 class NewKey(Body):
-    """A key for a person or a producer; the lists bound what a producer may post."""
+    """A key for a person or a producer; lists, rate and influence bound what a producer may do."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_.@-]{0,62}$", description="whose it is")
     role: Role
     targets: Names = (ANY,)
     kinds: Names = ()
     names: Names = (ANY,)
+    rate_per_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=MAX_RATE_PER_S,
+        description="events that ingest takes from it per second; unset = no bound of its own",
+    )
+    influence: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="the largest share that its values may have of any rate",
+    )
+    team: Name | None = Field(
+        default=None, description="the team whose metric definitions the key may change"
+    )
     expires_in_s: int | None = Field(default=None, ge=60, le=315_360_000)
 
     def wanted(self, now_us: int) -> KeyRequest:
@@ -115,5 +130,8 @@ class NewKey(Body):
             targets=self.targets,
             kinds=self.kinds,
             names=self.names,
+            rate_per_s=self.rate_per_s,
+            influence=self.influence,
+            team=self.team or "",
             expires_us=expires_us,
         )

@@ -27,6 +27,17 @@ def create(
     kind: Annotated[
         list[str] | None, typer.Option(help="basic, semantic, business; producers need one.")
     ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="Events a second that it may post; without it, no bound of its own."),
+    ] = None,
+    influence: Annotated[
+        float,
+        typer.Option(help="Largest share, above 0 to 1, that its values may have of any rate."),
+    ] = 1.0,
+    team: Annotated[
+        str | None, typer.Option(help="The team whose metric definitions it may change.")
+    ] = None,
     expires_in_s: Annotated[int | None, typer.Option(min=60, help="Without it, never.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the key to this new file, for its owner only.")
@@ -37,7 +48,8 @@ def create(
 
     \b
     trimtab keys create ana --role operator --out ana.key
-    trimtab keys create shop --role producer --kind business
+    trimtab keys create shop --role producer --kind business --rate 500 --influence 0.3
+    trimtab keys create gus --role operator --team growth --out gus.key
     """
     body = {
         "name": name,
@@ -45,6 +57,9 @@ def create(
         "targets": target or ["*"],
         "kinds": kind or [],
         "names": metric or ["*"],
+        "rate_per_s": rate,
+        "influence": influence,
+        "team": team,
         "expires_in_s": expires_in_s,
     }
     with root_of(ctx).client() as client:
@@ -86,10 +101,14 @@ def _table(found: Any) -> str:
             one["role"],
             ", ".join(one["targets"]),
             ", ".join(one["kinds"]),
+            "any" if one["rate_per_s"] is None else f"{one['rate_per_s']:g}/s",
+            f"{one['influence']:g}",
+            one["team"] or None,
             when(one["expires_us"]),
             when(one["revoked_us"]),
         )
         for one in found["items"]
     ]
-    head = ["id", "name", "role", "targets", "kinds", "expires", "revoked"]
+    head = ["id", "name", "role", "targets", "kinds", "rate", "influence", "team"]
+    head += ["expires", "revoked"]
     return table(head, rows, none="no keys")

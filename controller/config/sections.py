@@ -49,6 +49,16 @@ class ServeSettings(Section):
     keys_cache_s: float = setting(
         2.0, unit="s", reason="a revoked key works no longer than this", ge=0, le=5
     )
+    definitions_cache_s: float = setting(
+        2.0, unit="s", reason="other processes follow a metric's change this soon", ge=0, le=5
+    )
+    max_metrics: int = setting(
+        512,
+        unit="metrics",
+        reason="in force at once; every window may have a column of each",
+        ge=1,
+        le=10_000,
+    )
 
 
 class TrialSettings(Section):

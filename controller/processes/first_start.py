@@ -1,34 +1,50 @@
-"""What must exist before anything can run: the state directory, the store, the first keys.
+"""What must exist before anything can run: state directory, store, first keys, declared metrics.
 
 ::
 
     keys/control.key   between serve and the engine's control listener; known to nobody else
     keys/engine.key    the engine as a producer of basic signals
+    keys/serve.key     serve as the one producer of commands to the feature stage
     keys/admin.key     the first person; he makes keys for everybody else
 
 Idempotent: what is there stays. A key whose file was lost is made anew under the same name, for the
-store keeps only hashes.
+store keeps only hashes. The metrics that are built in or that the file declares are brought into
+the store before ingest or the feature stage ask it for them.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from controller import keys
+from controller.definitions import bring_in, declared_in, differs
 from controller.keys import KeyRequest
 from controller.layout import Layout
+from controller.metric_versions import in_force
 from controller.processes.secret_files import new_secret, write_secret
 from controller.settings import Settings
-from controller.store.sql import open_store
+from controller.store.port import Principal, Store
+from controller.store.sql import SqlReader, open_store
+from signals.errors import Unavailable
 from signals.file_lock import FileLock
 
 ACTOR = "set-up"
+
+MakeKey = Callable[..., tuple[Principal, str]]
+
+log = logging.getLogger(__name__)
 
 
 def prepare(settings: Settings) -> tuple[Path, ...]:
     """Make what is missing; returns the secrets' files made now.
 
-    Raises ``Unavailable`` when something is missing that only the stopped controller can make.
+    Raises ``Unavailable`` when something is missing that only the stopped controller can make, and
+    ``Conflict`` when the file changes of a metric what is for ever. Changed metrics are left to a
+    controller that runs: it brings them in when it starts again, as it does other settings.
     """
     layout = Layout(settings.state_dir)
     layout.create()
@@ -36,30 +52,67 @@ def prepare(settings: Settings) -> tuple[Path, ...]:
     if not layout.key("control").exists():
         write_secret(layout.key("control"), new_secret())
         made.append(layout.key("control"))
-    wanted = {layout.key(name): request for name, request in _first_keys(settings).items()}
-    missing = {path: request for path, request in wanted.items() if not path.exists()}
+    wanted = {layout.key(name): make for name, make in _first_keys(settings).items()}
+    missing = {path: make for path, make in wanted.items() if not path.exists()}
     if missing or not layout.store_db.exists():
         with FileLock(layout.store_db):
             _create(settings, layout, missing)
+    elif _metrics_changed(settings, layout):
+        _bring_in_unless_running(settings, layout)
     return (*made, *missing)
 
 
-def _first_keys(settings: Settings) -> dict[str, KeyRequest]:
-    found = {"admin": KeyRequest(name="admin", role="admin")}
+def _first_keys(settings: Settings) -> dict[str, MakeKey]:
+    admin = KeyRequest(name="admin", role="admin")
+    found: dict[str, MakeKey] = {
+        "admin": partial(keys.create, wanted=admin),
+        "serve": keys.create_for_serve,
+    }
     here = settings.here()
     if here is not None:
-        found["engine"] = KeyRequest(
+        engine = KeyRequest(
             name=f"engine-{here}", role="producer", kinds=("basic",), targets=(here,)
         )
+        found["engine"] = partial(keys.create, wanted=engine)
     return found
 
 
-def _create(settings: Settings, layout: Layout, missing: dict[Path, KeyRequest]) -> None:
-    store = open_store(layout.store_url, settings.store)
-    try:
-        for path, request in missing.items():
+def _create(settings: Settings, layout: Layout, missing: dict[Path, MakeKey]) -> None:
+    with closing(open_store(layout.store_url, settings.store)) as store:
+        bring_in_metrics(settings, store)
+        for path, make in missing.items():
             with store.write() as tx:
-                _, token = keys.create(tx, request, actor=ACTOR, at_us=keys.wall_us())
+                _, token = make(tx, actor=ACTOR, at_us=keys.wall_us())
             write_secret(path, token)
-    finally:
-        store.close()
+
+
+def bring_in_metrics(settings: Settings, store: Store) -> None:
+    """Make the store's definitions be as configured; idle when they are. Raises ``Conflict``."""
+    with store.read() as tx:
+        if not differs(tx.definitions(), declared_in(settings)):
+            return
+    with store.write() as tx:
+        changed = bring_in(tx, declared_in(settings), at_us=keys.wall_us())
+    for one in changed:
+        state = "in force" if in_force(one) else "retired"
+        log.info("metric %s, version %d of %s, is %s", one.name, one.version, one.managed_by, state)
+
+
+def _metrics_changed(settings: Settings, layout: Layout) -> bool:
+    """Whether the store's definitions are not as configured; also when they can't be read."""
+    with closing(SqlReader(layout.store_db, settings.store)) as reader:
+        try:
+            with reader.read() as tx:
+                return differs(tx.definitions(), declared_in(settings))
+        except Unavailable:
+            return True
+
+
+def _bring_in_unless_running(settings: Settings, layout: Layout) -> None:
+    try:
+        lock = FileLock(layout.store_db)
+    except Unavailable:
+        log.warning("metrics differ from the file; serve brings them in when it starts again")
+        return
+    with lock, closing(open_store(layout.store_url, settings.store)) as store:
+        bring_in_metrics(settings, store)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ from controller.keys import (
     StoreKeyReader,
     covers,
     create,
+    create_for_serve,
+    influences,
 )
 from controller.store.port import Principal
 from controller.store.sql import SqlStore
@@ -259,3 +262,94 @@ def test_a_list_covers_what_it_names_or_everything() -> None:
     assert covers(("*",), "chat")
     assert not covers(("chat",), "other")
     assert not covers((), "chat")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "allowed"),
+    [
+        ({"rate_per_s": 0.0}, "rate_per_s", "above 0..1000000 events/s"),
+        ({"rate_per_s": 1_000_000.5}, "rate_per_s", "above 0..1000000 events/s"),
+        ({"rate_per_s": float("nan")}, "rate_per_s", "above 0..1000000 events/s"),
+        ({"influence": 0.0}, "influence", "above 0..1"),
+        ({"influence": 1.01}, "influence", "above 0..1"),
+        ({"influence": float("nan")}, "influence", "above 0..1"),
+        ({"team": "The Growth Team"}, "team", "^[a-z][a-z0-9_]{0,62}$"),
+        ({"kinds": ("command",)}, "kinds", "basic, semantic, business, *"),
+        ({"role": "admin", "kinds": ("command",)}, "kinds", "basic, semantic, business, *"),
+        ({"name": "serve"}, "name", None),
+    ],
+)
+def test_a_bound_that_makes_no_sense_and_commands_are_refused(
+    store: SqlStore, fields: dict[str, Any], field: str, allowed: str | None
+) -> None:
+    with pytest.raises(Rejected) as refused:
+        made(store, **fields)
+    assert (refused.value.field, refused.value.allowed) == (field, allowed)
+
+
+def test_rate_influence_and_team_are_kept_and_the_rate_is_told_to_ingest(
+    store: SqlStore, path: Path
+) -> None:
+    principal, token = made(store, rate_per_s=50.0, influence=0.25, team="growth")
+    assert (principal.rate_per_s, principal.influence, principal.team) == (50.0, 0.25, "growth")
+    reader = StoreKeyReader(path)
+    found = reader.lookup(token)
+    assert found is not None
+    assert found.rate_per_s == 50.0
+    with store.read() as tx:
+        assert tx.audit()[0].details["key"]["influence"] == "0.25"
+    reader.close()
+
+
+def test_a_key_of_before_these_bounds_has_none(store: SqlStore, path: Path) -> None:
+    _, token = made(store)
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE keys SET body = json_remove(body, '$.rate_per_s', '$.influence')")
+        db.execute("UPDATE keys SET body = json_remove(body, '$.team')")
+    db.close()
+    keys = StoreKeyReader(path)
+    found = keys.lookup(token)
+    assert found is not None
+    assert found.rate_per_s is None
+    keys.close()
+    with SqlStore(path).read() as tx:
+        assert (tx.keys()[0].influence, tx.keys()[0].team) == (1.0, "")
+
+
+def test_the_smallest_influence_of_a_names_live_keys_counts(store: SqlStore) -> None:
+    made(store, influence=0.5)
+    small, _ = made(store, influence=0.2)
+    made(store, influence=0.1, expires_us=NOW_US + 5)
+    made(store, name="ann", role="admin", kinds=())
+    made(store, name="eve", role="viewer", kinds=(), influence=0.1)
+
+    def at(now_us: int) -> dict[str, float]:
+        with store.read() as tx:
+            return influences(tx.keys(), now_us=now_us)
+
+    assert at(NOW_US) == {"shop": 0.1, "ann": 1.0}
+    assert at(NOW_US + 5) == {"shop": 0.2, "ann": 1.0}
+    with store.write() as tx:
+        tx.revoke_key(small.id, actor="ann", at_us=NOW_US)
+    assert at(NOW_US + 5)["shop"] == 0.5
+
+
+def test_a_producer_whose_keys_are_all_dead_keeps_its_cap(store: SqlStore) -> None:
+    only, _ = made(store, influence=0.2)
+    with store.write() as tx:
+        tx.revoke_key(only.id, actor="ann", at_us=NOW_US)
+        assert influences(tx.keys(), now_us=NOW_US) == {"shop": 0.2}
+
+
+def test_serves_own_key_posts_commands_and_nobody_elses_does(store: SqlStore, path: Path) -> None:
+    with store.write() as tx:
+        _, token = create_for_serve(tx, actor="set-up", at_us=NOW_US)
+    _, admin = made(store, name="ann", role="admin", kinds=())
+    reader = StoreKeyReader(path)
+    serve, ann = reader.lookup(token), reader.lookup(admin)
+    assert serve == Producer(name="serve", kinds=frozenset({"command"}))
+    assert ann is not None
+    assert "command" not in ann.kinds
+    assert serve.may_not(kind="business", target="chat", name="thumbs") == "kind"
+    reader.close()
