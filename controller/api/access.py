@@ -28,6 +28,9 @@ BOUNDED_IN_ROUTE: Final[frozenset[Route]] = frozenset(
     {
         ("GET", "/v1/targets"),
         ("GET", "/v1/metric-definitions"),
+        ("GET", "/v1/metric-definitions/{name}"),
+        ("PUT", "/v1/metric-definitions/{name}"),
+        ("DELETE", "/v1/metric-definitions/{name}"),
         ("POST", "/v1/policies"),
         ("POST", "/v1/kill"),
     }
@@ -68,6 +71,9 @@ ACCESS: Final[dict[Route, Role]] = {
     ("GET", "/v1/dead-letters"): "viewer",
     ("GET", "/v1/intents"): "viewer",
     ("GET", "/v1/metric-definitions"): "viewer",
+    ("GET", "/v1/metric-definitions/{name}"): "viewer",
+    ("PUT", "/v1/metric-definitions/{name}"): "operator",
+    ("DELETE", "/v1/metric-definitions/{name}"): "operator",
     ("GET", "/v1/rules"): "viewer",
 }
 

@@ -11,6 +11,7 @@ from controller.api import (
     declarations,
     health,
     keys,
+    metrics,
     policies,
     problems,
     requests,
@@ -23,7 +24,8 @@ from controller.api.ports import Services
 VERSION = "0.1.0"
 
 PROTECTED = tuple(
-    room.router for room in (targets, policies, trials, requests, audit, keys, declarations)
+    room.router
+    for room in (targets, policies, trials, requests, audit, keys, declarations, metrics)
 )
 ROUTERS = (*PROTECTED, health.router)
 

@@ -1,4 +1,4 @@
-"""What files declare, read-only here: intents, metrics, rules. And what became of signals."""
+"""What files declare, read-only here: intents, rules. And what became of signals."""
 
 from __future__ import annotations
 
@@ -25,13 +25,6 @@ def intents(services: Wired, target: str | None = None) -> Response:
         for intent, settings in declared(services, name).intents.items()
     ]
     return Answer({"items": found})
-
-
-@router.get("/metric-definitions")
-def metrics(services: Wired) -> Response:
-    """Every declared metric; ingest refuses an undeclared name."""
-    defined = services.settings.metrics.items()
-    return Answer({"items": [{"name": name, **one.model_dump()} for name, one in defined]})
 
 
 @router.get("/rules", responses=documented(404, 422))
