@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from signals.configuring import Section, setting
 
@@ -180,8 +180,46 @@ class KafkaSettings(Section):
         3_000, unit="ms", reason="a third of the session time-out", ge=100, le=100_000
     )
     request_timeout_ms: int = setting(
-        10_000, unit="ms", reason="a post waits this long for the brokers, then 503", ge=1000
+        10_000,
+        unit="ms",
+        reason="a post waits this long for the brokers, then 503",
+        ge=1000,
+        le=300_000,
     )
+    record_bytes: int = setting(
+        262_144,
+        unit="bytes",
+        reason="events of one post and partition travel together in records of this size, which is"
+        " what makes a post of hundreds cheap; the topic's max.message.bytes must allow it",
+        ge=1024,
+        le=16_777_216,
+    )
+    compression: Literal["none", "gzip", "lz4", "zstd"] = setting(
+        "lz4", unit="", reason="events are JSON: a fraction of the bytes for little time"
+    )
+    linger_ms: int = setting(
+        0,
+        unit="ms",
+        reason="records are full already, so waiting for company only delays acknowledgements",
+        ge=0,
+        le=1000,
+    )
+    fetch_wait_ms: int = setting(
+        50, unit="ms", reason="a broker without news answers after it", ge=1, le=5000
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> KafkaSettings:
+        if self.security.startswith("sasl"):
+            needed = ("sasl_mechanism", "sasl_username", "sasl_password_file")
+            missing = [name for name in needed if getattr(self, name) is None]
+            if missing:
+                raise ValueError(f"security {self.security} needs {', '.join(missing)}")
+        if (self.ssl_cert_file is None) != (self.ssl_key_file is None):
+            raise ValueError("ssl_cert_file and ssl_key_file come together")
+        if self.heartbeat_ms * 2 > self.session_timeout_ms:
+            raise ValueError("heartbeat_ms must be at most half of session_timeout_ms")
+        return self
 
 
 class BusSettings(Section):
@@ -308,7 +346,46 @@ class FeatureSettings(Section):
         5.0, unit="s", reason="between two steps of retention", gt=0, le=3600
     )
     dead_letters: int = setting(
-        10_000, unit="events", reason="kept; beyond it the oldest go", ge=1, le=1_000_000
+        10_000,
+        unit="events",
+        reason="kept; beyond it the oldest go, counted as dropped",
+        ge=1,
+        le=1_000_000,
+    )
+    quarantined_letters: int = setting(
+        200_000,
+        unit="events",
+        reason="kept of producers in quarantine, apart from other dead letters, so that neither"
+        " pushes the other out",
+        ge=1,
+        le=10_000_000,
+    )
+    letter_bytes: int = setting(
+        268_435_456,
+        unit="bytes",
+        reason="bodies of dead letters, and as much again of quarantined ones; beyond it the"
+        " oldest go, counted as dropped",
+        ge=1_048_576,
+    )
+    command_letters: int = setting(
+        1000,
+        unit="events",
+        reason="replayed or discarded by one command, in one transaction; the rest is for the next",
+        ge=1,
+        le=10_000,
+    )
+    commands: int = setting(
+        1000, unit="commands", reason="whose outcome is kept to be shown", ge=1, le=100_000
+    )
+    clock_ahead_ms: int = setting(
+        2000, unit="ms", reason="events further in the future flag their clock", ge=0, le=300_000
+    )
+    clock_behind_s: int = setting(
+        300,
+        unit="s",
+        reason="a clock is flagged when nothing of late was younger on arrival",
+        ge=1,
+        le=691_200,
     )
     sequence_ranges: int = setting(
         1000,

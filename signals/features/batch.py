@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from msgspec import Struct
 
@@ -26,14 +26,15 @@ class Event(Struct, frozen=True, kw_only=True):
     @property
     def identity(self) -> bytes:
         """Stands for (producer, id) in the dedupe tables."""
-        return _digest(f"{self.signal.producer}\n{self.signal.id}".encode())
+        return digest_of(f"{self.signal.producer}\n{self.signal.id}".encode())
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):
     """An acknowledged event that can't be counted, kept with the reason.
 
     ``reason``: undecodable, conflict, undeclared_metric, outside_attribution, orphan_expired,
-    sequence_forgotten or unfoldable.
+    sequence_forgotten, quarantined, unfoldable, deadly or too_old. ``attempts``: replays in vain.
+    ``owns_id``: its id was remembered when it came, so no other event has used it.
     """
 
     offset: int
@@ -44,14 +45,40 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     detail: str
     accepted_us: int
     body: bytes
+    attempts: int = 0
+    owns_id: bool = False
+
+
+class Again(Struct, frozen=True, kw_only=True):
+    """A dead letter to be replayed, and its event as if it came now; None where it can't be, for
+    this ``reason`` and ``detail``."""
+
+    letter: DeadLetter
+    event: Event | None
+    reason: str = ""
+    detail: str = ""
+
+
+class Summoned(Struct, frozen=True, kw_only=True):
+    """The dead letters that a command is about; see ``CommandOutcome`` for the counts."""
+
+    again: Sequence[Again] = ()
+    absent: int = 0
+    left: int = 0
+    last_offset: int = 0
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """Events in bus order, dead letters, and the offset of the last of them."""
+    """Events in bus order, dead letters, and the offset of the last of them.
+
+    ``commands`` are offsets; a command is folded in a batch of its own, with what it ``summoned``.
+    """
 
     events: list[Event]
     dead: list[DeadLetter]
     last_offset: int
+    commands: Set[int] = frozenset()
+    summoned: Summoned = Summoned()
 
 
 EngineKey = tuple[str, str, str]
@@ -75,6 +102,7 @@ def decode_all(entries: Sequence[Entry]) -> Batch:
     """Decode each entry by itself. ``entries`` must not be empty."""
     events: list[Event] = []
     dead: list[DeadLetter] = []
+    commands: set[int] = set()
     for entry in entries:
         try:
             signal = decode(entry.body)
@@ -86,11 +114,13 @@ def decode_all(entries: Sequence[Entry]) -> Batch:
                     offset=entry.offset,
                     accepted_us=entry.accepted_us,
                     signal=signal,
-                    digest=_digest(entry.body),
+                    digest=digest_of(entry.body),
                     body=entry.body,
                 )
             )
-    return Batch(events=events, dead=dead, last_offset=entries[-1].offset)
+            if signal.kind == "command":
+                commands.add(entry.offset)
+    return Batch(events=events, dead=dead, last_offset=entries[-1].offset, commands=commands)
 
 
 def needs(batch: Batch) -> Needs:
@@ -98,7 +128,8 @@ def needs(batch: Batch) -> Needs:
     found = Needs(
         identities=set(), request_ids=set(), external_ids=set(), engines=set(), targets=set()
     )
-    for event in batch.events:
+    replayed = (each.event for each in batch.summoned.again if each.event is not None)
+    for event in (*batch.events, *replayed):
         signal, record = event.signal, event.signal.data
         found.targets.add(signal.target)
         if record is None:
@@ -121,9 +152,22 @@ def _need_request(
         found.external_ids.add((target, external_id))
 
 
-def unfoldable(entry: Entry, detail: str) -> Batch:
+def apart(entries: Sequence[Entry], commands: Set[int]) -> Iterator[Sequence[Entry]]:
+    """The entries in order, each command by itself. ``commands``: their offsets."""
+    start = 0
+    for index, entry in enumerate(entries):
+        if entry.offset in commands:
+            if index > start:
+                yield entries[start:index]
+            yield entries[index : index + 1]
+            start = index + 1
+    if start < len(entries):
+        yield entries[start:]
+
+
+def burying(entry: Entry, reason: str, detail: str) -> Batch:
     """A batch that only buries one entry."""
-    letter = _letter(entry, "unfoldable", detail)
+    letter = _letter(entry, reason, detail)
     return Batch(events=[], dead=[letter], last_offset=entry.offset)
 
 
@@ -140,5 +184,14 @@ def _letter(entry: Entry, reason: str, detail: str) -> DeadLetter:
     )
 
 
-def _digest(body: bytes) -> bytes:
+def kind_of(letter: DeadLetter) -> str:
+    """The kind of its event; ``unknown`` where that can't be read."""
+    try:
+        return decode(letter.body).kind
+    except Malformed:
+        return "unknown"
+
+
+def digest_of(body: bytes) -> bytes:
+    """What tells one body from another."""
     return hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()

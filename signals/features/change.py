@@ -7,17 +7,23 @@ from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from signals.events import Signal
-from signals.features.batch import DeadLetter, EngineKey, Event, ExternalId
+from signals.features.batch import DeadLetter, EngineKey, Event, ExternalId, kind_of
 from signals.features.model import Outcome, RequestRow, SecondRow, WindowKey
+from signals.features.operating import CommandOutcome, Quarantined
+from signals.features.producers import Delays, ProducerCounts
 from signals.features.sequences import Sequence
 from signals.features.windows import Tally
 from signals.settings import FeatureSettings, IntentSettings, MetricSettings, Slo
 
 _DEFAULT_SLO = Slo()
 
-Fate = Literal["joined", "orphaned", "duplicate", "dead"]
+Fate = Literal["joined", "orphaned", "duplicate"]
+
+_IDS_OF_OTHERS = ("conflict", "unfoldable")
+"""Reasons of feedback whose id was not remembered as its own."""
 
 
 class FeatureRules(Struct, frozen=True, kw_only=True):
@@ -49,6 +55,7 @@ class EngineState(Struct, kw_only=True):
     fingerprint: str | None = None
     curve: tuple[tuple[int, int, int], ...] = ()
     sequence: Sequence = field(default_factory=Sequence)
+    delays: Delays = field(default_factory=Delays)
 
 
 class Orphan(Struct, frozen=True, kw_only=True):
@@ -75,17 +82,6 @@ class Suspect(Struct, frozen=True):
     to_us: int
 
 
-class ProducerCounts(Struct):
-    """What became of a producer's events, and the time of its latest."""
-
-    events: int = 0
-    joined: int = 0
-    orphaned: int = 0
-    duplicate: int = 0
-    dead: int = 0
-    last_us: int = 0
-
-
 class Known:
     """Everything that ``Needs`` asked for, kept up to date while the batch is folded."""
 
@@ -99,6 +95,7 @@ class Known:
         self.valued: set[tuple[str, str, str]] = set()
         self.watermarks: dict[str, int] = {}
         self.last_seen: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        self.quarantined: set[str] = set()
 
     def add_row(self, row: RequestRow) -> None:
         """A request, or what is newly known about it."""
@@ -132,29 +129,59 @@ class Change:
         self.suspects: list[Suspect] = []
         self.tallies: defaultdict[WindowKey, Tally] = defaultdict(Tally)
         self.producers: defaultdict[str, ProducerCounts] = defaultdict(ProducerCounts)
+        self.replaying: dict[int, DeadLetter] = {}
+        self.letters_gone: list[int] = []
+        self.ids_discarded: list[bytes] = []
+        self.ids_freed: list[bytes] = []
+        self.commands: list[CommandOutcome] = []
+        self.quarantine: dict[str, Quarantined | None] = {}
 
     def count(self, event: Event, fate: Fate | None = None) -> None:
         """Count an event of a producer, or (``fate``) what became of one."""
-        counts = self.producers[event.signal.producer]
-        if fate is None:
-            counts.events += 1
-            counts.last_us = max(counts.last_us, event.signal.time_us)
-        else:
-            setattr(counts, fate, getattr(counts, fate) + 1)
+        signal = event.signal
+        counts = self.producers[signal.producer]
+        of_kind = counts.kind(signal.kind)
+        if fate is not None:
+            setattr(of_kind, fate, getattr(of_kind, fate) + 1)
+            return
+        of_kind.events += 1
+        counts.last_us = max(counts.last_us, signal.time_us)
+        counts.accepted_us = max(counts.accepted_us, event.accepted_us)
+        counts.delays.add(event.accepted_us, signal.time_us, sketched=signal.data is None)
 
     def bury(self, event: Event, reason: str, detail: str) -> None:
-        """Make an event a dead letter."""
-        self.count(event, "dead")
+        """Make an event a dead letter; one that was replayed stays one, for this reason now."""
         signal = event.signal
-        self.dead.append(
-            DeadLetter(
-                offset=event.offset,
-                target=signal.target,
-                producer=signal.producer,
-                event_id=signal.id,
-                reason=reason,
-                detail=detail,
-                accepted_us=event.accepted_us,
-                body=event.body,
-            )
+        old = self.replaying.get(event.offset)
+        own = signal.data is None and reason not in _IDS_OF_OTHERS
+        letter = DeadLetter(
+            offset=event.offset,
+            target=signal.target,
+            producer=signal.producer,
+            event_id=signal.id,
+            reason=reason,
+            detail=detail,
+            accepted_us=event.accepted_us if old is None else old.accepted_us,
+            body=event.body if old is None else old.body,
+            attempts=0 if old is None else old.attempts + 1,
+            owns_id=own or (old is not None and old.owns_id),
         )
+        self.dead.append(letter)
+        if old is None:
+            self._count_dead(letter)
+
+    def bury_again(self, letter: DeadLetter, reason: str, detail: str) -> None:
+        """A letter whose replay failed before its event could be folded."""
+        attempts = letter.attempts + 1
+        self.dead.append(replace(letter, reason=reason, detail=detail, attempts=attempts))
+
+    def bury_unread(self, letter: DeadLetter) -> None:
+        """Keep an entry that can't be read or folded, and count it."""
+        self.producers[letter.producer].kind(kind_of(letter)).events += 1
+        self.dead.append(letter)
+        self._count_dead(letter)
+
+    def _count_dead(self, letter: DeadLetter) -> None:
+        counts = self.producers[letter.producer]
+        counts.kind(kind_of(letter)).dead += 1
+        counts.dead[letter.reason] = counts.dead.get(letter.reason, 0) + 1

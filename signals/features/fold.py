@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from signals.events import MICROS
 from signals.features.batch import Batch
 from signals.features.change import Change, EngineState, FeatureRules, Known, Suspect
+from signals.features.commands import Obedience
 from signals.features.joining import Join
 from signals.features.model import RequestRow
 from signals.features.recording import Recording
@@ -17,15 +18,16 @@ def fold(batch: Batch, known: Known, rules: FeatureRules) -> Change:
     """Take every event of the batch, in order; ``known`` must hold what ``needs(batch)`` asks."""
     change = Change()
     for letter in batch.dead:
-        change.producers[letter.producer].dead += 1
-        change.dead.append(letter)
+        change.bury_unread(letter)
     holes = {key: engine.sequence.holes() for key, engine in known.engines.items()}
     ends = {key: engine.last_us for key, engine in known.engines.items()}
     recording = _recording(known, change, rules)
     for event in batch.events:
         change.count(event)
         record = event.signal.data
-        if record is not None:
+        if event.signal.kind == "command":
+            Obedience(recording, batch.summoned).take(event)
+        elif record is not None:
             recording.record(event, record)
         else:
             recording.join.feedback(event)

@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from signals.codec import encode
 from signals.events import MICROS, Signal
-from signals.features.batch import Event
+from signals.features.batch import DIGEST_BYTES, Event
 from signals.features.change import Change, FeatureRules, JoinedOutcome, Known, Orphan
 from signals.features.model import ATOM_S, Outcome, RequestRow, WindowKey
+from signals.features.seen import is_discarded
 from signals.features.windows import start_of
 
 
@@ -29,7 +30,10 @@ class Join(Struct, frozen=True):
 
     def feedback(self, event: Event) -> None:
         """Take one business or semantic event."""
-        if not self._is_new(event):
+        if not self.is_new(event):
+            return
+        if event.signal.producer in self.known.quarantined:
+            self.change.bury(event, "quarantined", "its producer was in quarantine")
             return
         row = self._request_of(event.signal)
         if row is not None:
@@ -51,14 +55,25 @@ class Join(Struct, frozen=True):
                 self.change.orphans_gone.append(orphan.offset)
             self._outcome(_event_of(orphan), row)
 
-    def _is_new(self, event: Event) -> bool:
+    def is_new(self, event: Event) -> bool:
+        """Whether no event of this id came before; what is not new is counted or buried here.
+
+        A replayed letter that was new when it came is new. One in ``conflict`` becomes new once
+        the first of its id was discarded: what that said was never counted.
+        """
         identity = event.identity
+        old = self.change.replaying.get(event.offset)
         before = self.known.digests.get(identity)
+        if old is not None and old.owns_id:
+            return True
+        if old is not None and before is not None and is_discarded(before):
+            self.change.ids_freed.append(identity)
+            before = None
         if before is None:
             self.known.digests[identity] = event.digest
             self.change.seen.append(event)
             return True
-        if before == event.digest:
+        if before[:DIGEST_BYTES] == event.digest:
             self.change.count(event, "duplicate")
         else:
             self.change.bury(event, "conflict", "the id was used before with another body")

@@ -6,10 +6,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from signals.events import MICROS
+from signals.events import MICROS, DiscardLetters, ReplayLetters
 from signals.features import rows
 from signals.features.batch import Needs
-from signals.features.change import EngineState, Known, ProducerCounts, Suspect
+from signals.features.change import EngineState, Known, Suspect
+from signals.features.letters import Chosen, choose
 from signals.features.model import ATOM_S, MINUTE_S, RequestRow, WindowKey, WindowRevision
 from signals.features.schema import passing
 from signals.features.seen import SeenDays
@@ -44,13 +45,13 @@ class Lookups:
         self._orphans(needs, known)
         self._valued(known)
         self._engines(needs, known)
+        known.quarantined = {name for (name,) in self._rows("SELECT producer FROM quarantine", ())}
         return known
 
-    def producers(self, names: Iterable[str]) -> dict[str, ProducerCounts]:
-        """The counts so far of these producers."""
-        select = "SELECT producer, counts FROM producers WHERE producer = ?"
-        found = self._each(select, ((name,) for name in sorted(names)))
-        return {name: rows.producer_decoder.decode(counts) for name, counts in found}
+    def letters(self, command: ReplayLetters | DiscardLetters, *, limit: int) -> Chosen:
+        """The dead letters that a command is about."""
+        with passing():
+            return choose(self._db, command, limit=limit)
 
     def due(self, watermarks: Mapping[str, int], *, limit: int) -> list[RequestRow]:
         """Undecided requests whose deadline the watermark has reached, the earliest first."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
-import threading
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-from signals.errors import Unavailable
-from signals.features import rows, schema
-from signals.features.batch import DeadLetter
-from signals.features.change import EngineState, Orphan, ProducerCounts
+from signals.features import rows
+from signals.features.change import EngineState
+from signals.features.inspecting import Inspecting
 from signals.features.model import (
     ATOM_S,
     EngineSeen,
@@ -20,7 +15,6 @@ from signals.features.model import (
     SecondRow,
     WindowRevision,
 )
-from signals.features.schema import passing
 
 MAX_ROWS = 200_000
 """The most rows one call gives; two hours of a busy target."""
@@ -28,21 +22,8 @@ MAX_ROWS = 200_000
 _WINDOWS = f"SELECT {rows.WINDOW_COLUMNS} FROM windows WHERE "
 
 
-class SqliteFeatures:
-    """See ``Features``. Opens the file at the first call, and again after a failure.
-
-    A call is one indexed query; a poll that finds nothing new costs some tens of microseconds.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._db: sqlite3.Connection | None = None
-
-    def close(self) -> None:
-        """Let go of the file; a later call opens it again."""
-        with self._lock:
-            self._close()
+class SqliteFeatures(Inspecting):
+    """See ``Features``; what operators look at is ``Inspecting``'s."""
 
     def watermark_us(self, target: str) -> int:
         """See ``Features.watermark_us``."""
@@ -124,47 +105,6 @@ class SqliteFeatures:
         states = [rows.engine_decoder.decode(state) for (state,) in found]
         latest = {state.replica: state for state in states}
         return [_engine_seen(state) for state in latest.values()]
-
-    def dead_letters(self, *, after: int = 0, limit: int = 100) -> Sequence[DeadLetter]:
-        """Events that can't be counted, by bus offset."""
-        select = (
-            f"SELECT {', '.join(rows.DEAD_COLUMNS)} FROM dead_letters"
-            " WHERE bus_offset > ? ORDER BY bus_offset LIMIT ?"
-        )
-        return [rows.dead_of(row) for row in self._rows(select, after, limit)]
-
-    def orphans(self, *, after: int = 0, limit: int = 100) -> Sequence[Orphan]:
-        """Feedback that waits for its request, by bus offset."""
-        select = (
-            "SELECT bus_offset, accepted_us, signal FROM orphans"
-            " WHERE bus_offset > ? ORDER BY bus_offset LIMIT ?"
-        )
-        return [rows.orphan_of(row) for row in self._rows(select, after, limit)]
-
-    def orphans_waiting(self) -> int:
-        """How many there are."""
-        return int(self._rows("SELECT COUNT(*) FROM orphans")[0][0])
-
-    def producers(self) -> dict[str, ProducerCounts]:
-        """What became of each producer's events, ever, and the time of its latest."""
-        found = self._rows("SELECT producer, counts FROM producers ORDER BY producer")
-        return {name: rows.producer_decoder.decode(counts) for name, counts in found}
-
-    def _rows(self, select: str, *arguments: str | int) -> list[tuple[Any, ...]]:
-        with self._lock:
-            try:
-                with passing():
-                    if self._db is None:
-                        self._db = schema.open_for_reading(self._path)
-                    return self._db.execute(select, arguments).fetchall()
-            except Unavailable:
-                self._close()
-                raise
-
-    def _close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
 
 
 def _of_block(block: int | None) -> str:

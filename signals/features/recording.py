@@ -50,6 +50,7 @@ class Recording(Struct, frozen=True):
         engine = self._engine(record)
         at_us = event_time_us(record)
         engine.first_us, engine.last_us = min(engine.first_us, at_us), max(engine.last_us, at_us)
+        engine.delays.add(event.accepted_us, at_us, sketched=False)
         limit = self.rules.settings.sequence_ranges
         novelty = engine.sequence.add(record.seq, at_us, limit=limit)
         if novelty == "duplicate":

@@ -10,10 +10,10 @@ import sqlite3
 from collections.abc import Callable, Iterator
 
 from signals.events import MICROS
+from signals.features.letters import bury_orphans
 from signals.features.model import ATOM_S, MINUTE_S
 from signals.features.publishing import oldest_atom_us
 from signals.features.seen import SeenDays
-from signals.features.writes import bury_orphans
 from signals.settings import FeatureSettings
 
 Step = Callable[[sqlite3.Connection], int]
@@ -39,12 +39,7 @@ def steps(
     yield _deletion("outcomes WHERE time_us < ?", (cut_us,), limit)
     yield _deletion("engines WHERE last_us < ?", (cut_us,), limit)
     orphans_us = accepted_us - settings.orphan_s * MICROS
-    yield lambda db: bury_orphans(db, orphans_us, limit)
-    surplus = (
-        "dead_letters WHERE bus_offset <="
-        " (SELECT bus_offset FROM dead_letters ORDER BY bus_offset DESC LIMIT 1 OFFSET ?)"
-    )
-    yield _deletion(surplus, (settings.dead_letters,), limit)
+    yield lambda db: bury_orphans(db, orphans_us, limit, settings)
     for day in seen.over(accepted_us):
         yield _emptying(seen, day, limit)
 

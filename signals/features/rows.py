@@ -8,7 +8,7 @@ import msgspec
 
 from signals.events import Signal
 from signals.features.batch import DeadLetter
-from signals.features.change import EngineState, Orphan, ProducerCounts
+from signals.features.change import EngineState, Orphan
 from signals.features.model import (
     Outcome,
     RequestRow,
@@ -17,6 +17,8 @@ from signals.features.model import (
     WindowKey,
     WindowRevision,
 )
+from signals.features.operating import CommandOutcome, Quarantined
+from signals.features.producers import ProducerCounts
 
 T = TypeVar("T")
 
@@ -36,6 +38,8 @@ outcome_decoder = _decoder(Outcome)
 engine_decoder = _decoder(EngineState)
 signal_decoder = _decoder(Signal)
 producer_decoder = _decoder(ProducerCounts)
+command_decoder = _decoder(CommandOutcome)
+quarantine_decoder = _decoder(Quarantined)
 _counts_decoder = _decoder(WindowCounts)
 _encoder = msgspec.json.Encoder()
 
@@ -110,23 +114,6 @@ def row_of_request(row: RequestRow) -> tuple[str | int | None, ...]:
     )
 
 
-DEAD_COLUMNS = (
-    "bus_offset",
-    "target",
-    "producer",
-    "event_id",
-    "reason",
-    "detail",
-    "accepted_us",
-    "body",
-)
-
-
-def row_of_dead(letter: DeadLetter) -> tuple[str | int | bytes, ...]:
-    """To the columns of ``dead_letters``."""
-    return tuple(getattr(letter, name) for name in DeadLetter.__struct_fields__)
-
-
 def dead_orphan(offset: int, accepted_us: int, signal_text: str) -> DeadLetter:
     """What becomes of an orphan that nobody claimed."""
     signal = signal_decoder.decode(signal_text)
@@ -139,12 +126,8 @@ def dead_orphan(offset: int, accepted_us: int, signal_text: str) -> DeadLetter:
         detail="its request was never seen",
         accepted_us=accepted_us,
         body=signal_text.encode(),
+        owns_id=True,
     )
-
-
-def dead_of(row: tuple[Any, ...]) -> DeadLetter:
-    """From the ``DEAD_COLUMNS``, which are the fields in order."""
-    return DeadLetter(**dict(zip(DeadLetter.__struct_fields__, row, strict=True)))
 
 
 def orphan_of(row: tuple[Any, ...]) -> Orphan:

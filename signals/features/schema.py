@@ -126,7 +126,37 @@ _VERSION_2 = """
 ALTER TABLE position ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
 """
 
-_SCRIPTS = (_VERSION_1, _VERSION_2)
+_VERSION_3 = """
+ALTER TABLE dead_letters ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE dead_letters ADD COLUMN owns_id INTEGER NOT NULL DEFAULT 0;
+UPDATE dead_letters SET owns_id = 1
+    WHERE reason IN ('undeclared_metric', 'outside_attribution', 'orphan_expired');
+CREATE INDEX letters_by_reason ON dead_letters (reason, bus_offset);
+CREATE INDEX letters_by_producer ON dead_letters (producer, bus_offset);
+CREATE INDEX letters_not_quarantined ON dead_letters (bus_offset) WHERE reason <> 'quarantined';
+CREATE TABLE shelves (
+    shelf TEXT PRIMARY KEY,
+    letters INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    dropped INTEGER NOT NULL
+);
+INSERT INTO shelves SELECT 'dead', COUNT(*), COALESCE(SUM(LENGTH(body)), 0), 0 FROM dead_letters;
+INSERT INTO shelves VALUES ('quarantined', 0, 0, 0);
+ALTER TABLE orphans ADD COLUMN producer TEXT NOT NULL DEFAULT '';
+UPDATE orphans SET producer = json_extract(signal, '$.producer');
+CREATE INDEX orphans_by_producer ON orphans (producer, bus_offset);
+UPDATE producers SET counts = json_object(
+    'last_us', counts ->> 'last_us',
+    'kinds', json_object(
+        CASE WHEN counts ->> 'joined' + counts ->> 'orphaned' > 0 THEN 'business' ELSE 'basic' END,
+        json(counts)));
+CREATE TABLE quarantine (producer TEXT PRIMARY KEY, row TEXT NOT NULL);
+CREATE TABLE commands (bus_offset INTEGER PRIMARY KEY, id TEXT NOT NULL, outcome TEXT NOT NULL);
+CREATE INDEX commands_by_id ON commands (id);
+CREATE TABLE run (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), state TEXT NOT NULL);
+"""
+
+_SCRIPTS = (_VERSION_1, _VERSION_2, _VERSION_3)
 """Statements end in a semicolon at the end of a line, and nowhere else is one."""
 SCHEMA_VERSION = len(_SCRIPTS)
 

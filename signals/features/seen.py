@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from signals.events import MICROS
-from signals.features.batch import Event
+from signals.features.batch import DIGEST_BYTES, Event
 from signals.features.schema import passing
 
 DAY_US = 86_400 * MICROS
@@ -19,6 +19,13 @@ KEPT_DAYS = 9
 """8 days back from any moment touch 9 calendar days."""
 
 _AT_ONCE = 500
+_DISCARDED = b"\0"
+"""After the digest of a dead letter that was discarded."""
+
+
+def is_discarded(digest: bytes) -> bool:
+    """Whether the event with this id was discarded as a dead letter."""
+    return len(digest) > DIGEST_BYTES
 
 
 class SeenDays:
@@ -26,7 +33,12 @@ class SeenDays:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        named = db.execute("SELECT name FROM sqlite_master WHERE name GLOB 'seen_[0-9]*'")
+        self._days: set[int] = set()
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Which tables there are: after a rollback, those made inside it are not."""
+        named = self._db.execute("SELECT name FROM sqlite_master WHERE name GLOB 'seen_[0-9]*'")
         self._days = {int(name.removeprefix("seen_")) for (name,) in named}
 
     def find(self, identities: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -56,6 +68,20 @@ class SeenDays:
                 )
                 self._days.add(day)
             self._db.executemany(f"INSERT INTO seen_{day} VALUES (?, ?)", pairs)
+
+    def free(self, identities: Iterable[bytes]) -> None:
+        """Forget these ids. Inside the caller's transaction."""
+        for identity in identities:
+            for day in self._days:
+                self._db.execute(f"DELETE FROM seen_{day} WHERE identity = ?", (identity,))
+
+    def discard(self, identities: Iterable[bytes]) -> None:
+        """Remember that what these ids brought was discarded. Inside the caller's transaction."""
+        for identity, digest in self.find(identities).items():
+            marked = digest[:DIGEST_BYTES] + _DISCARDED
+            for day in self._days:
+                update = f"UPDATE seen_{day} SET digest = ? WHERE identity = ?"
+                self._db.execute(update, (marked, identity))
 
     def over(self, accepted_us: int) -> list[int]:
         """Days that no entry accepted from now on can belong to."""

@@ -7,6 +7,8 @@ the file raises its epoch, and every transaction begins by asking whether the ep
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,6 +28,10 @@ class Position(Struct, frozen=True):
     bus_offset: int
     accepted_us: int
     cursor: int
+
+
+class _Rehearsed(Exception):
+    """The end of a rehearsal."""
 
 
 class FeatureStore:
@@ -53,11 +59,15 @@ class FeatureStore:
 
     def commit(self, written: Written, position: Position) -> None:
         """Write everything and the new position, or nothing. Raises ``Fenced``."""
-        with passing(), transaction(self._db):
-            self._move(position)
-            self._seen.add(written.change.seen)
-            write(self._db, written)
+        with self._writing():
+            self._write(written, position)
         self.position = position
+
+    def rehearse(self, written: Written, position: Position) -> None:
+        """Fail as ``commit`` would; nothing changes."""
+        with suppress(_Rehearsed), self._writing():
+            self._write(written, position)
+            raise _Rehearsed
 
     def prune(self, settings: FeatureSettings) -> bool:
         """One round of retention; True when there may be more to drop. Raises ``Fenced``."""
@@ -69,6 +79,24 @@ class FeatureStore:
                     self._move(self.position)
                     more = step(self._db) >= settings.prune_rows or more
         return more
+
+    def _write(self, written: Written, position: Position) -> None:
+        change = written.change
+        self._move(position)
+        self._seen.free(change.ids_freed)
+        self._seen.add(change.seen)
+        self._seen.discard(change.ids_discarded)
+        write(self._db, written)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            with passing(), transaction(self._db):
+                yield
+        except BaseException:
+            with passing():
+                self._seen.look_again()
+            raise
 
     def _move(self, to: Position) -> None:
         at = self.position

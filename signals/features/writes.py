@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from msgspec import Struct
 
-from signals.features import rows
-from signals.features.change import Change, Orphan, ProducerCounts
+from signals.features import letters, rows
+from signals.features.change import Change, Orphan
 from signals.features.model import WindowKey, WindowRevision
+from signals.settings import FeatureSettings
 
 _REQUEST = """INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (request_id) DO UPDATE SET good = excluded.good, due_us = excluded.due_us,
@@ -24,16 +25,15 @@ AND replica = ? AND intent = ? AND digest = ? AND trial = ? AND block = ?"""
 _ENGINE = """INSERT INTO engines VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (target, replica, incarnation) DO UPDATE SET
 first_us = excluded.first_us, last_us = excluded.last_us, state = excluded.state"""
-_DEAD_LETTER = "INSERT INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class Written(Struct, frozen=True, kw_only=True):
-    """A change, the windows it makes and ends, and its producers' new totals."""
+    """A change, the windows it makes and ends, and the bounds of what is kept."""
 
     change: Change
     windows: Iterable[WindowRevision]
     vanished: Iterable[WindowKey]
-    producers: Mapping[str, ProducerCounts]
+    settings: FeatureSettings
 
 
 def write(db: sqlite3.Connection, written: Written) -> None:
@@ -52,7 +52,8 @@ def write(db: sqlite3.Connection, written: Written) -> None:
         ],
     )
     _write_orphans(db, change)
-    db.executemany(_DEAD_LETTER, [rows.row_of_dead(letter) for letter in change.dead])
+    letters.take_out(db, change.letters_gone)
+    letters.bury(db, change.dead, written.settings)
     db.executemany(
         _ENGINE,
         [
@@ -64,29 +65,35 @@ def write(db: sqlite3.Connection, written: Written) -> None:
     db.executemany(marks, change.watermarks.items())
     db.executemany(_WINDOW, [rows.row_of_window(window) for window in written.windows])
     db.executemany(_VANISH, [rows.row_of_key(key) for key in written.vanished])
-    totals = [(name, rows.text(counts)) for name, counts in written.producers.items()]
-    db.executemany("INSERT OR REPLACE INTO producers VALUES (?, ?)", totals)
-
-
-def bury_orphans(db: sqlite3.Connection, before_us: int, limit: int) -> int:
-    """Make orphans accepted before then dead letters; how many."""
-    oldest = "FROM orphans WHERE accepted_us < ? ORDER BY bus_offset LIMIT ?"
-    gone = db.execute(f"SELECT bus_offset, accepted_us, signal {oldest}", (before_us, limit))
-    letters = [rows.dead_orphan(*row) for row in gone.fetchall()]
-    db.executemany(_DEAD_LETTER, [rows.row_of_dead(letter) for letter in letters])
-    db.executemany(
-        "DELETE FROM orphans WHERE bus_offset = ?", [(letter.offset,) for letter in letters]
-    )
-    return len(letters)
+    letters.add_counts(db, change.producers)
+    _write_commands(db, written)
 
 
 def _write_orphans(db: sqlite3.Connection, change: Change) -> None:
     db.executemany(
-        "INSERT INTO orphans VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO orphans VALUES (?, ?, ?, ?, ?, ?, ?)",
         [_orphan_row(orphan) for orphan in change.orphans.values()],
     )
     gone = [(offset,) for offset in change.orphans_gone]
     db.executemany("DELETE FROM orphans WHERE bus_offset = ?", gone)
+
+
+def _write_commands(db: sqlite3.Connection, written: Written) -> None:
+    change = written.change
+    if not change.commands:
+        return
+    outcomes = [(each.offset, each.id, rows.text(each)) for each in change.commands]
+    db.executemany("INSERT INTO commands VALUES (?, ?, ?)", outcomes)
+    last = "SELECT bus_offset FROM commands ORDER BY bus_offset DESC LIMIT 1 OFFSET ?"
+    old = f"DELETE FROM commands WHERE bus_offset <= ({last})"
+    db.execute(old, (written.settings.commands,))
+    for producer, quarantined in change.quarantine.items():
+        if quarantined is None:
+            db.execute("DELETE FROM quarantine WHERE producer = ?", (producer,))
+        else:
+            # Set aside already: since when, by whom and why stay as they were.
+            row = (producer, rows.text(quarantined))
+            db.execute("INSERT OR IGNORE INTO quarantine VALUES (?, ?)", row)
 
 
 def _orphan_row(orphan: Orphan) -> tuple[int | str | None, ...]:
@@ -98,4 +105,5 @@ def _orphan_row(orphan: Orphan) -> tuple[int | str | None, ...]:
         signal.external_id,
         orphan.accepted_us,
         rows.text(signal),
+        signal.producer,
     )
