@@ -114,6 +114,9 @@ class IngestSettings(Section):
         ge=1_048_576,
         le=4_294_967_296,
     )
+    body_timeout_s: float = setting(
+        20.0, unit="s", reason="a body that takes longer is given up: 408", gt=0, le=3600
+    )
     max_events: int = setting(
         10_000,
         unit="events",
@@ -233,20 +236,28 @@ class BusSettings(Section):
         134_217_728,
         unit="bytes",
         reason="a segment is dropped whole; retention works in these steps",
-        ge=1_048_576,
+        ge=65_536,
         le=4_294_967_296,
+    )
+    segment_s: int = setting(
+        86_400,
+        unit="s",
+        reason="a segment takes events for a day at most, so that retention by time has steps when"
+        " little comes",
+        ge=60,
+        le=2_592_000,
     )
     max_bytes: int = setting(
         17_179_869_184,
         unit="bytes",
         reason="beyond it the oldest segments go that every consumer has read",
-        ge=4_194_304,
+        ge=131_072,
     )
     hard_bytes: int = setting(
         34_359_738_368,
         unit="bytes",
         reason="what a slow consumer may hold; beyond it posts are answered 503",
-        ge=8_388_608,
+        ge=262_144,
     )
     commit_events: int = setting(
         200, unit="events", reason="one group commit; more adds delay, not speed", ge=1, le=10_000
@@ -266,9 +277,6 @@ class BusSettings(Section):
     )
     trim_every_s: float = setting(
         10.0, unit="s", reason="between two steps of retention", gt=0, le=3600
-    )
-    trim_events: int = setting(
-        2_000, unit="events", reason="one step of retention; commits wait for it", ge=1, le=100_000
     )
 
 

@@ -1,0 +1,178 @@
+"""The writing end on Kafka: an idempotent producer, acknowledged by all in-sync replicas."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import kafka.errors
+from kafka import KafkaProducer
+
+from signals.bus.kafka import configuring
+from signals.bus.kafka.records import HEADERS, pack, size_of
+from signals.bus.kafka.topic import prepared
+from signals.bus.port import Message, partition_of
+from signals.errors import Rejected, Unavailable
+from signals.settings import BusSettings
+
+log = logging.getLogger(__name__)
+
+_FAILING_S = 1.0
+_STALLED_S = 1.0
+_OVERHEAD_BYTES = 1024
+"""What a request is longer than the one event in it."""
+_CLOSING_S = 2.0
+
+
+class KafkaBus:
+    """See ``Bus``. Makes the topic if need be, and refuses one that does not keep its promises.
+
+    Raises ``Rejected`` naming the setting, ``Unavailable`` when no broker answers.
+    """
+
+    def __init__(self, settings: BusSettings) -> None:
+        self._settings = settings.kafka
+        self._queue_events = settings.queue_events
+        topic = prepared(settings)
+        self._max_event_bytes = topic.max_record_bytes - _OVERHEAD_BYTES
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._closed = False
+        self._failed_at_s = float("-inf")
+        self._moved_at_s = float("-inf")
+        try:
+            self._producer = KafkaProducer(**configuring.producer(settings.kafka))
+            self._producer.partitions_for(self._settings.topic)
+        except kafka.errors.KafkaError as error:
+            raise Unavailable(f"Kafka: {error}") from error
+
+    def append(self, batch: Sequence[Message]) -> Future[None]:
+        """See ``Bus.append``. A batch larger than the whole bound is taken when nothing waits.
+
+        Raises ``Rejected`` for an event that no record of the topic can hold.
+        """
+        records = self._records(batch)
+        self._admit(len(batch))
+        delivery = _Delivery(len(batch), self._answered)
+        try:
+            for partition, value in records:
+                delivery.follow(self._send(partition, value))
+        except (kafka.errors.KafkaError, ValueError) as error:
+            delivery.failed(error)
+        else:
+            delivery.acknowledged()
+        return delivery.done
+
+    def healthy(self) -> bool:
+        """There is room, no delivery failed a moment ago, and what waits is getting on.
+
+        While nothing is posted nothing is known of the brokers: then it is what it was last.
+        """
+        now_s = time.monotonic()
+        with self._lock:
+            room = self._waiting < self._queue_events
+            stalled = self._waiting > 0 and now_s - self._moved_at_s > _STALLED_S
+            failing = now_s - self._failed_at_s < _FAILING_S
+            return room and not (stalled or failing or self._closed)
+
+    def close(self) -> None:
+        """See ``Bus.close``. What the brokers do not take in time is answered ``Unavailable``."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._producer.close(timeout=self._settings.request_timeout_ms / 1000 + _CLOSING_S)
+
+    def _records(self, batch: Sequence[Message]) -> list[tuple[int, bytes]]:
+        """The batch as (partition, value of a record); a partition's are in the batch's order."""
+        shares: dict[int, list[Message]] = {}
+        partitions: dict[str, list[Message]] = {}
+        for message in batch:
+            share = partitions.get(message.key)
+            if share is None:
+                number = partition_of(message.key, self._settings.partitions)
+                share = partitions[message.key] = shares.setdefault(number, [])
+            if size_of(message) > self._max_event_bytes:
+                raise Rejected(
+                    f"an event of {len(message.body)} bytes is larger than the log takes",
+                    value=len(message.body),
+                    allowed=f"less than {self._max_event_bytes}",
+                )
+            share.append(message)
+        record_bytes = self._settings.record_bytes
+        return [
+            (number, value)
+            for number, share in shares.items()
+            for value in pack(share, record_bytes=record_bytes)
+        ]
+
+    def _admit(self, events: int) -> None:
+        with self._lock:
+            if self._closed:
+                raise Unavailable("the bus is closed")
+            if self._waiting > 0 and self._waiting + events > self._queue_events:
+                raise Unavailable(f"{self._waiting} events already wait for the brokers")
+            if self._waiting == 0:
+                self._moved_at_s = time.monotonic()
+            self._waiting += events
+
+    def _send(self, partition: int, value: bytes) -> Any:
+        return self._producer.send(
+            self._settings.topic, value=value, partition=partition, headers=HEADERS
+        )
+
+    def _answered(self, delivery: _Delivery) -> None:
+        now_s = time.monotonic()
+        with self._lock:
+            self._waiting -= delivery.events
+            self._moved_at_s = now_s
+            if delivery.failure is not None:
+                if now_s - self._failed_at_s > _FAILING_S:
+                    log.warning("the brokers took no events: %s", delivery.failure)
+                self._failed_at_s = now_s
+
+
+class _Delivery:
+    """A batch under way: answered once, when the last of its records was."""
+
+    def __init__(self, events: int, on_answer: Callable[[_Delivery], None]) -> None:
+        self.done: Future[None] = Future()
+        # A running future can't be cancelled: who gives up waiting must not take the answer away.
+        self.done.set_running_or_notify_cancel()
+        self.events = events
+        self.failure: Exception | None = None
+        self._on_answer = on_answer
+        self._under_way = 1
+        self._lock = threading.Lock()
+
+    def follow(self, record: Any) -> None:
+        """Wait for this record too; its future is answered on the producer's thread."""
+        with self._lock:
+            self._under_way += 1
+        record.add_callback(self.acknowledged)
+        record.add_errback(self.failed)
+
+    def acknowledged(self, _: object = None) -> None:
+        """A record is with the brokers, or: all records were sent."""
+        self._one_less(None)
+
+    def failed(self, error: Exception) -> None:
+        """A record may or may not be with the brokers."""
+        self._one_less(error)
+
+    def _one_less(self, error: Exception | None) -> None:
+        with self._lock:
+            self._under_way -= 1
+            self.failure = self.failure or error
+            if self._under_way > 0:
+                return
+        self._on_answer(self)
+        if self.failure is None:
+            self.done.set_result(None)
+        else:
+            why = f"the brokers did not take the events: {self.failure}"
+            self.done.set_exception(Unavailable(why))
