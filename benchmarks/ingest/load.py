@@ -53,9 +53,10 @@ class Report(Struct, frozen=True, kw_only=True):
     """What was measured between warm-up and end. Latencies in ms, of acknowledged posts only.
 
     ``attempted`` counts posts that were sent. ``no_socket``: arrivals that found every connection
-    busy and the queue full, so they were never sent. ``acknowledged``: numbers of every
-    acknowledged post, warm-up included; ``shown``: (monotonic s of sending, events that a window
-    will show) of each acknowledged post of shape ``mix``.
+    busy and the queue full, so they were never sent. ``refused``: posts some of whose events
+    were refused, which is the load's fault. ``acknowledged``: numbers of every acknowledged post,
+    warm-up included; ``shown``: (monotonic s of sending, events that a window will show) of each
+    acknowledged post of shape ``mix``.
     """
 
     attempted: int
@@ -66,6 +67,7 @@ class Report(Struct, frozen=True, kw_only=True):
     latencies_ms: list[float]
     no_socket: int
     broken: int
+    refused: int
     without_retry_after: int
     acknowledged: list[int]
     shown: list[tuple[float, int]]
@@ -91,6 +93,7 @@ class Load:
         self._attempted = 0
         self._no_socket = 0
         self._broken = 0
+        self._refused = 0
         self._without = 0
         self._latencies: list[float] = []
         self._acknowledged: list[int] = []
@@ -151,6 +154,7 @@ class Load:
 
     def _answered(self, connection: Connection, answer: Answer) -> None:
         now_s = time.monotonic()
+        self._refused += answer.refused
         self._busy -= 1
         if not self._busy:
             self._idle.set()
@@ -207,6 +211,7 @@ class Load:
             latencies_ms=self._latencies,
             no_socket=self._no_socket,
             broken=self._broken,
+            refused=self._refused,
             without_retry_after=self._without,
             acknowledged=self._acknowledged,
             shown=self._shown,

@@ -34,11 +34,14 @@ class LoadProcess:
         return self._process.poll() is None
 
     def report(self) -> Report:
-        """Wait for it. Raises ``RuntimeError`` when it failed."""
+        """Wait for it. Raises ``RuntimeError`` when it failed or posted what is refused."""
         told, _ = self._process.communicate(timeout=self._limit_s)
         if self._process.returncode != 0:
             raise RuntimeError(f"the load generator ended with {self._process.returncode}")
-        return msgspec.json.decode(told, type=Report)
+        report = msgspec.json.decode(told, type=Report)
+        if report.refused:
+            raise RuntimeError(f"events were refused in {report.refused} posts: the load is wrong")
+        return report
 
 
 def load(spec: Spec) -> Report:

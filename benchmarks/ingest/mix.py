@@ -1,14 +1,13 @@
 """What a feature stage gets on a working day, made quickly and the same for the same seed.
 
 Per request: one ``arrived`` and one ``finished`` record of one replica of one target, intents live
-and batch alike, and one business event about an earlier request: 70 % name it by request id, 20 %
-by external id, 10 % by session (its last request), each a new user, so all join. Every second one
+and batch alike, and one business event about an earlier request that had none yet: 70 % name it by
+request id, 20 % by external id, 10 % by session (of one request), so all join. Every second one
 ``second`` record. So of 3,000 events about 1,000 each are arrived, finished and business.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
@@ -35,8 +34,8 @@ WORDS: Final = (
     " id, 10 % session); a second record every second"
 )
 ANSWER_US: Final = 200_000
-WITHIN: Final = 2_000
-"""Feedback is about one of this many latest requests."""
+OPEN: Final = 500
+"""Requests without feedback so far; each new one is followed by feedback about one of these."""
 
 _post = msgspec.json.Encoder()
 _ENDED: dict[str, Any] = {"status": "ok", "prompt_tokens": 120, "output_tokens": 60}
@@ -58,7 +57,7 @@ class Mix:
         )
         self._seq = 0
         self._feedback = 0
-        self._requests: deque[int] = deque(maxlen=WITHIN)
+        self._open: list[int] = []
         self._made = 0
         self._second_us = since_us
         self._salt = self._rng.randbytes(4)
@@ -87,8 +86,11 @@ class Mix:
             **_ENDED,
             **known,
         )
-        self._requests.append(number)
-        yield self._about(self._rng.choice(self._requests), now_us)
+        self._open.append(number)
+        if len(self._open) > OPEN:
+            place = self._rng.randrange(OPEN)
+            self._open[place], self._open[-1] = self._open[-1], self._open[place]
+            yield self._about(self._open.pop(), now_us)
         if now_us - self._second_us >= MICROS:
             yield self._second(now_us)
 

@@ -10,6 +10,7 @@ from typing import cast
 
 AGAIN_S = 0.05
 """Before a connection that the server closed is opened again."""
+NOTHING_REFUSED = b'"refused":[]'
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Answer:
     sent_s: float
     shows: int
     retry_after: bool
+    refused: bool
 
 
 class Connection(asyncio.Protocol):
@@ -79,20 +81,32 @@ class Connection(asyncio.Protocol):
         if b"\r\nconnection: close" in head and self._transport is not None:
             self._transport.close()
             self._transport = None
-        self._done(int(self._received[9:12]), b"\r\nretry-after:" in head)
+        status = int(self._received[9:12])
+        refused = status == 202 and NOTHING_REFUSED not in self._received
+        self._done(status, retry_after=b"\r\nretry-after:" in head, refused=refused)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Part of ``asyncio.Protocol``: a post under way has broken."""
         self._transport = None
         if self._unsent is None:
-            self._done(0, False)
+            self._done(0)
 
-    def _done(self, status: int, retry_after: bool) -> None:
+    def _done(self, status: int, *, retry_after: bool = False, refused: bool = False) -> None:
         if self._number < 0:
             return
         number, self._number = self._number, -1
-        answer = Answer(status, number, self._due_s, self._sent_s, self._shows, retry_after)
-        self._answered(self, answer)
+        self._answered(
+            self,
+            Answer(
+                status=status,
+                number=number,
+                due_s=self._due_s,
+                sent_s=self._sent_s,
+                shows=self._shows,
+                retry_after=retry_after,
+                refused=refused,
+            ),
+        )
 
     async def _reopen(self) -> None:
         assert self._loop is not None
@@ -103,7 +117,7 @@ class Connection(asyncio.Protocol):
             except OSError:
                 self._unsent = None
                 self._opening = None
-                self._done(0, False)
+                self._done(0)
                 return
         self._opening = None
 
