@@ -12,11 +12,14 @@ from controller import keys
 from controller.api.access import ACCESS
 from controller.api.app import make_app
 from controller.api.ports import Services
+from controller.feedback import FeedbackOperations
+from controller.inspection import Inspection
 from controller.keys import Authenticator, KeyRequest
+from controller.processes.first_start import bring_in_metrics
 from controller.settings import Settings
 from controller.store.port import ROLES, Role
-from signals.features.reader import SqliteFeatures
-from signals.features.store import FeatureStore
+from signals.settings import FeatureSettings
+from tests.api.staging import Stage
 from tests.loop.world import World
 
 
@@ -49,20 +52,29 @@ class Plane:
         self.world = World(folder, quality=lambda cap, intent: 4 <= cap <= 8, **world)
         self.loop = Working()
         self.folder = folder
-        FeatureStore(folder / "features.db").close()
-        self.features = SqliteFeatures(folder / "features.db")
+        self.stage = Stage(folder / "features.db")
+        self.inspection = Inspection(lambda: {0: folder / "features.db"}, FeatureSettings())
         self.services = Services(
             settings=Settings(targets={"chat": self.world.declared.target}, state_dir=folder),
             store=self.world.store,
             store_file=folder / "store.db",
             features=self.world.rows,
-            dead_letters=self.features,
+            inspection=self.inspection,
+            bus=self.stage.status,
             operations=self.world.operations,
+            feedback=FeedbackOperations(
+                self.world.store,
+                self.stage,
+                self.inspection,
+                ("chat",),
+                clock=self.world.clock_us,
+            ),
             authenticator=Authenticator(self.world.store, cache_s=2.0),
             loop=self.loop,
             fleet=self.world.fleet,
             clock=self.world.clock_us,
         )
+        bring_in_metrics(self.services.settings, self.world.store)
         self.app = make_app(self.services)
         self.http = TestClient(self.app, raise_server_exceptions=False)
         self.tokens: dict[str, str] = {role: self.key(role, role) for role in ROLES}
@@ -74,6 +86,7 @@ class Plane:
         role: Role,
         *,
         targets: tuple[str, ...] = ("*",),
+        team: str = "",
         expires_us: int | None = None,
     ) -> str:
         """A new key's token."""
@@ -82,6 +95,7 @@ class Plane:
             role=role,
             targets=targets,
             kinds=("business",) if role == "producer" else (),
+            team=team,
             expires_us=expires_us,
         )
         with self.world.store.write() as tx:
@@ -133,5 +147,6 @@ class Plane:
     def close(self) -> None:
         """Let go of everything."""
         self.http.close()
-        self.features.close()
+        self.inspection.close()
+        self.stage.close()
         self.world.store.close()

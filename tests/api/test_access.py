@@ -18,6 +18,10 @@ NAMES = {
     "trial_id": "tri_none",
     "request_id": "chat.none",
     "key_id": "key_none",
+    "letter_id": "0-1",
+    "command_id": "cmd_none",
+    "producer": "shop",
+    "name": "none",
 }
 
 
@@ -104,6 +108,6 @@ def test_a_key_bounded_to_a_target_does_not_escape_by_naming_it_where_it_means_n
     token = plane.key("local", "admin", targets=("chat",))
     everything = {"name": "mallory", "role": "admin", "targets": ["*"]}
     assert plane.call(token, "POST", "/v1/keys?target=chat", everything).status == 403
-    for path in ("/v1/keys", "/v1/audit", "/v1/audit/verify", "/v1/dead-letters", "/metrics"):
+    for path in ("/v1/keys", "/v1/audit", "/v1/audit/verify", "/v1/producers", "/metrics"):
         assert plane.call(token, "GET", f"{path}?target=chat").status == 403, path
     assert plane.call(token, "GET", "/v1/policies?target=chat").status == 200
