@@ -185,7 +185,9 @@ def _letter(entry: Entry, reason: str, detail: str) -> DeadLetter:
 
 
 def kind_of(letter: DeadLetter) -> str:
-    """The kind of its event; ``unknown`` where that can't be read."""
+    """The kind of its event; ``unknown`` where that can't be read, or must not be."""
+    if letter.reason == "deadly":
+        return "unknown"
     try:
         return decode(letter.body).kind
     except Malformed:

@@ -29,9 +29,15 @@ TOO_OLD = "too old to be replayed: its id may have been counted and forgotten"
 def summon(event: Event, chosen: Chosen, *, spoilt: Mapping[int, str]) -> Summoned:
     """What the command in ``event`` is about. ``spoilt``: offset -> what folding that letter fails
     with."""
-    now_us = event.accepted_us
+    unread = isinstance(event.signal.command, DiscardLetters)
     return Summoned(
-        again=[_again(letter, now_us, spoilt.get(letter.offset)) for letter in chosen.letters],
+        again=[
+            # What is discarded is read only for its id: it may be deadly.
+            Again(letter=letter, event=None)
+            if unread and not letter.owns_id
+            else _again(letter, event.accepted_us, spoilt.get(letter.offset))
+            for letter in chosen.letters
+        ],
         absent=chosen.absent,
         left=chosen.left,
         last_offset=max((letter.offset for letter in chosen.letters), default=0),

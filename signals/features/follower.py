@@ -7,8 +7,8 @@ from pathlib import Path
 
 from signals.bus.port import BusReader
 from signals.errors import Broken, Fenced, Unavailable
+from signals.features.care import take
 from signals.features.change import FeatureRules
-from signals.features.stage import FeatureStage
 from signals.features.store import FeatureStore
 from signals.settings import FeatureSettings
 
@@ -21,6 +21,7 @@ class Follower:
         self._path = path
         self._rules = rules
         self._store: FeatureStore | None = None
+        self._epoch: int | None = None
         self._prune_at_s = time.monotonic() + rules.settings.prune_every_s
 
     def step(self) -> float:
@@ -31,18 +32,40 @@ class Follower:
         """
         try:
             if self._store is None:
-                self._store = FeatureStore(self._path)
-                self._check_the_bus(self._store)
+                self._store = self._open()
             return self._advance(self._store)
-        except (Unavailable, Fenced):
+        except Unavailable:
             self.close()
             raise
+        except Fenced:
+            self._epoch = None
+            self.close()
+            raise
+
+    def end(self) -> None:
+        """Note an orderly end, then let go of the file. Raises ``Unavailable`` and ``Fenced``."""
+        try:
+            if self._store is not None and self._epoch is not None:
+                self._store.note(self._store.run.ended())
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Let go of the file, not of the reader."""
         if self._store is not None:
             self._store.close()
             self._store = None
+
+    def _open(self) -> FeatureStore:
+        store = FeatureStore(self._path)
+        try:
+            self._check_the_bus(store)
+            store.begin(before=self._epoch)
+        except BaseException:
+            store.close()
+            raise
+        self._epoch = store.epoch
+        return store
 
     def _check_the_bus(self, store: FeatureStore) -> None:
         """A bus that ends before what was read of it is another bus, or lost what it promised."""
@@ -54,14 +77,15 @@ class Follower:
         settings = self._rules.settings
         began_s = time.monotonic()
         entries = self._bus.read(after=store.position.bus_offset, limit=settings.batch_events)
-        if entries:
-            FeatureStage(store, self._rules).advance(entries)
+        pause_for = len(entries)
+        if entries and take(store, self._rules, entries):
+            pause_for = settings.batch_events
         if began_s >= self._prune_at_s and len(entries) < settings.batch_events:
             more = store.prune(settings)
             soon_s = settings.publish_ms / 1000
             self._prune_at_s = began_s + (soon_s if more else settings.prune_every_s)
         took_s = time.monotonic() - began_s
-        return pause_s(len(entries), settings, took_s=took_s)
+        return pause_s(pause_for, settings, took_s=took_s)
 
 
 def pause_s(read: int, settings: FeatureSettings, *, took_s: float) -> float:

@@ -47,6 +47,7 @@ def run(
     try:
         while not stop.is_set():
             stop.wait(rounds.next())
+        rounds.end()
     finally:
         rounds.close()
 
@@ -77,10 +78,15 @@ class _Rounds:
                 self._take(number, turn)
         return self._pause_s()
 
-    def close(self) -> None:
-        """Let go of every file."""
+    def end(self) -> None:
+        """End orderly: what is not ended so counts as a death of what it was at."""
         for number in list(self._turns):
             self._drop(number)
+
+    def close(self) -> None:
+        """Let go of every file."""
+        for turn in self._turns.values():
+            turn.follower.close()
 
     def _pause_s(self) -> float:
         now_s = time.monotonic()
@@ -114,4 +120,7 @@ class _Rounds:
             turn.patience.wait_long()
 
     def _drop(self, number: int) -> None:
-        self._turns.pop(number).follower.close()
+        try:
+            self._turns.pop(number).follower.end()
+        except (Unavailable, Fenced) as error:
+            log.warning("partition %d did not end orderly: %s", number, error)

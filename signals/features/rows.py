@@ -9,6 +9,7 @@ import msgspec
 from signals.events import Signal
 from signals.features.batch import DeadLetter
 from signals.features.change import EngineState, Orphan
+from signals.features.deaths import RunState
 from signals.features.model import (
     Outcome,
     RequestRow,
@@ -40,6 +41,7 @@ signal_decoder = _decoder(Signal)
 producer_decoder = _decoder(ProducerCounts)
 command_decoder = _decoder(CommandOutcome)
 quarantine_decoder = _decoder(Quarantined)
+run_decoder = _decoder(RunState)
 _counts_decoder = _decoder(WindowCounts)
 _encoder = msgspec.json.Encoder()
 

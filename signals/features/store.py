@@ -14,7 +14,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from signals.errors import Fenced
-from signals.features import retention, schema
+from signals.features import retention, rows, schema
+from signals.features.deaths import RunState
 from signals.features.lookups import Lookups
 from signals.features.schema import passing, transaction
 from signals.features.seen import SeenDays
@@ -51,6 +52,7 @@ class FeatureStore:
             except BaseException:
                 self._db.close()
                 raise
+        self.run = RunState()
         self.lookups = Lookups(self._db, self._seen)
 
     def close(self) -> None:
@@ -68,6 +70,24 @@ class FeatureStore:
         with suppress(_Rehearsed), self._writing():
             self._write(written, position)
             raise _Rehearsed
+
+    def begin(self, *, before: int | None) -> None:
+        """A run begins, or goes on that had the file in epoch ``before``. Raises ``Fenced``."""
+        with passing():
+            found = self._db.execute("SELECT state FROM run").fetchone()
+        state = RunState() if found is None else rows.run_decoder.decode(found[0])
+        at = self.position.bus_offset
+        if before is not None and state.epoch == before:
+            self.note(state.resumed(epoch=self.epoch))
+        else:
+            self.note(state.begun(epoch=self.epoch, at=at))
+
+    def note(self, state: RunState) -> None:
+        """Keep what is known of this run, durably. Raises ``Fenced``."""
+        with passing(), transaction(self._db):
+            self._move(self.position)
+            self._db.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (rows.text(state),))
+        self.run = state
 
     def prune(self, settings: FeatureSettings) -> bool:
         """One round of retention; True when there may be more to drop. Raises ``Fenced``."""
