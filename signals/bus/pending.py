@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Generic, TypeVar
 
-from signals.bus.port import Message
+from signals.bus.frames import Run
 from signals.errors import Unavailable
 
-T = TypeVar("T")
 
+class Append:
+    """A batch waiting for its commit: an answer that comes once, whatever its caller does."""
 
-class Pending(Generic[T]):
-    """Work with an answer that comes exactly once, whatever its caller does meanwhile."""
-
-    def __init__(self) -> None:
-        self.done: Future[T] = Future()
+    def __init__(self, runs: Sequence[Run], events: int) -> None:
+        self.runs = runs
+        self.events = events
+        self.done: Future[None] = Future()
         # A running future can't be cancelled: a client that hangs up must not take the answer away
         # under the writer, who has the events in a transaction by then.
         self.done.set_running_or_notify_cancel()
@@ -27,16 +26,9 @@ class Pending(Generic[T]):
             self.done.set_exception(unavailable)
 
 
-class Append(Pending[None]):
-    """A batch waiting for its commit."""
-
-    def __init__(self, batch: Sequence[Message]) -> None:
-        super().__init__()
-        self.batch = batch
-
-
 class Close:
     """The last thing the writer takes from its queue."""
 
 
 Work = Append | Close
+"""What the queue holds."""

@@ -1,18 +1,22 @@
-"""The bus as one SQLite file: an append table in WAL mode with ``synchronous=FULL``.
+"""The bus as a folder of SQLite files: a segment log in WAL mode with ``synchronous=FULL``.
 
-One writer thread owns the only writing connection. It commits in groups: an append after a quiet
-spell is committed at once; under load, appends gather until ``commit_events`` are there or the
-oldest has waited ``commit_ms``. A future is resolved only after COMMIT returned, which with
-``synchronous=FULL`` is after the fsync of the write-ahead log: that is what an acknowledgement
-stands on. A lock file keeps a second writing process out.
+One writer thread owns the only connection that appends. It commits in groups: an append after a
+quiet spell is committed at once; under load, what gathered during the last commit goes together,
+and a small group waits ``commit_ms`` for company. A group is one row (``frames``) and one
+statement, so that the thread asks for the interpreter's lock once a commit, not once an event. A
+future is resolved only after the commit returned, which with ``synchronous=FULL`` is after the
+fsync of the write-ahead log: that is what an acknowledgement stands on. A lock file keeps a second
+writing process out.
 
-Not ``INTEGER PRIMARY KEY AUTOINCREMENT``: the thread numbers entries itself, from the last offset
-ever given (kept in ``position`` once entries were trimmed), so offsets are known before the commit
-and never come back.
+The thread numbers the events itself, from the name of the newest segment and what is in it, so
+offsets are known before the commit and never come back. Rolling over is a rename of a segment that
+the keeper made ahead: killed before it, the events go on in the old one; after it, in the new one,
+whose name says where.
 """
 
 from __future__ import annotations
 
+import logging
 import queue
 import sqlite3
 import threading
@@ -20,32 +24,36 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final, TypeVar
 
-from signals.bus.log_file import (
-    last_offset,
-    open_for_reading,
-    open_for_writing,
-)
+from signals.bus import log_file
+from signals.bus.folder import Folder
+from signals.bus.frames import Frame, accepted_us, frames_of, runs_of
+from signals.bus.keeper import Keeper, RolledOver
 from signals.bus.pending import Append, Close, Work
-from signals.bus.port import BusStatus, Consumed, Entry, Message
+from signals.bus.port import Consumed, Message
+from signals.bus.retention import Sealed
+from signals.bus.sqlite_reader import NOBODY, SqliteBusReader
+from signals.bus.start import Started, start
 from signals.errors import Unavailable
+from signals.events import MICROS
 from signals.file_lock import FileLock
 from signals.settings import BusSettings
 
-_INSERT = "INSERT INTO entries (offset, key, producer, accepted_us, body) VALUES (?, ?, ?, ?, ?)"
+__all__ = ["SqliteBus", "SqliteBusReader"]
+
+log = logging.getLogger(__name__)
 
 _FAILING_S = 1.0
-
-T = TypeVar("T")
-
-NOBODY: Final[Mapping[str, Consumed]] = MappingProxyType({})
-SEGMENT: Final = "00000000000000000001.db"
+_CHECKPOINT_BYTES = 8_388_608
+"""Of bodies, between two checkpoints: bounds each one's work, and what the next start must read."""
 
 
 class SqliteBus:
-    """The writing end; opens or creates the folder. Raises ``Unavailable`` if it cannot."""
+    """The writing end; opens or creates the folder. Raises ``Unavailable`` if it cannot.
+
+    ``consumers`` are asked for the offset that they have behind them: nothing goes that one of
+    them has not read, or while one cannot say. Without any, nothing goes at all.
+    """
 
     def __init__(
         self,
@@ -53,6 +61,7 @@ class SqliteBus:
         settings: BusSettings | None = None,
         *,
         consumers: Mapping[str, Consumed] = NOBODY,
+        clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self._settings = settings or BusSettings()
         self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
@@ -61,49 +70,72 @@ class SqliteBus:
         self._waiting = 0
         self._closed = False
         self._failed_at_s = float("-inf")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file_lock = FileLock(folder)
+        self._unmoved_bytes = 0
+        self._folder = Folder(folder)
+        self._file_lock = _locked(folder)
         try:
-            self._log = open_for_writing(folder / SEGMENT)
-            self._end = last_offset(self._log)
+            started = start(self._folder)
         except BaseException:
             self._file_lock.release()
             raise
+        self._take_up(started)
+        self._keeper = Keeper(
+            self._folder,
+            self._settings,
+            consumers,
+            sealed=started.sealed,
+            end=lambda: self._end,
+            clock_us=clock_us,
+        )
+        self._keeper.active_bytes = started.bytes
+        self._keeper.start()
         self._thread = threading.Thread(target=self._write, name="bus-writer", daemon=True)
         self._thread.start()
 
     def append(self, batch: Sequence[Message]) -> Future[None]:
         """See ``Bus.append``. A batch larger than the whole bound is taken when nothing waits."""
-        work = Append(batch)
+        work = Append(runs_of(batch), len(batch))
+        refusal = self._keeper.refusal()
+        if refusal is not None:
+            self._keeper.look()
+            raise Unavailable(refusal)
         with self._lock:
             if self._closed:
                 raise Unavailable("the bus is closed")
-            full = self._waiting + len(batch) > self._settings.queue_events
+            full = self._waiting + work.events > self._settings.queue_events
             if full and self._waiting > 0:
                 raise Unavailable(f"{self._waiting} events already wait for the log")
-            self._waiting += len(batch)
+            self._waiting += work.events
             self._queue.put(work)
         return work.done
 
     def healthy(self) -> bool:
-        """The writer lives, there is room in the queue, and no commit failed a moment ago.
-
-        A moment only: who is not ready gets no events, and could not find out that it is again.
+        """The writer lives, there is room in the log and in the queue, and no commit failed just
+        now. A moment only: who is not ready gets no events, and could not find out that it is.
         """
-        room = self._waiting < self._settings.queue_events
+        room = self._waiting < self._settings.queue_events and self._keeper.refusal() is None
         failing = time.monotonic() - self._failed_at_s < _FAILING_S
         return self._thread.is_alive() and room and not (failing or self._closed)
 
     def close(self) -> None:
         """See ``Bus.close``."""
         with self._lock:
-            if self._closed:
+            if self._closed and not self._thread.is_alive():
                 return
             self._closed = True
             self._queue.put(Close())
         self._thread.join()
-        self._log.close()
+        self._keeper.close()
+        if self._log is not None:
+            self._log.close()
         self._file_lock.release()
+
+    def _take_up(self, started: Started) -> None:
+        """Go on in a segment."""
+        self._log: sqlite3.Connection | None = started.connection
+        self._first = started.first
+        self._end = started.end
+        self._began_us = started.began_us
 
     def _write(self) -> None:
         """The writer thread. Whatever ends it, nobody is left waiting for an answer."""
@@ -137,115 +169,107 @@ class SqliteBus:
                 work.refuse(Unavailable("the bus is closed"))
 
     def _gather(self, first: Append, last_commit_s: float) -> tuple[list[Append], Close | None]:
-        """Company for ``first``, and whatever else than an append ended the wait."""
-        group, events = [first], len(first.batch)
-        deadline = last_commit_s + self._settings.commit_ms / 1000
-        while events < self._settings.commit_events:
+        """Company for ``first``: all that is there (``queue_events`` bounds it), and while that is
+        less than ``commit_events``, what comes until the last commit is ``commit_ms`` ago."""
+        group, events = [first], first.events
+        deadline_s = last_commit_s + self._settings.commit_ms / 1000
+        while True:
+            enough = events >= self._settings.commit_events
+            wait_s = 0.0 if enough else max(0.0, deadline_s - time.monotonic())
             try:
-                work = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
+                work = self._queue.get(timeout=wait_s) if wait_s else self._queue.get_nowait()
             except queue.Empty:
-                break
-            if not isinstance(work, Append):
+                return group, None
+            if isinstance(work, Close):
                 return group, work
             group.append(work)
-            events += len(work.batch)
-        return group, None
+            events += work.events
 
     def _commit(self, group: list[Append]) -> None:
         """One transaction for the group; resolve or fail every future in it."""
-        first = self._end + 1
-        messages = [message for work in group for message in work.batch]
-        rows = [
-            (offset, message.key, message.producer, message.accepted_us, message.body)
-            for offset, message in enumerate(messages, first)
-        ]
+        frames = frames_of([run for work in group for run in work.runs], self._end + 1)
         try:
-            self._transact(lambda connection: connection.executemany(_INSERT, rows))
+            self._insert(frames)
         except Unavailable as unavailable:
             for work in group:
                 work.refuse(unavailable)
         else:
-            self._end += len(messages)
+            self._end += sum(frame.count for frame in frames)
             for work in group:
                 work.done.set_result(None)
         with self._lock:
-            self._waiting -= len(messages)
+            self._waiting -= sum(work.events for work in group)
+        if frames and self._log is not None and self._end >= frames[-1].first:
+            self._measure(self._log, frames)
 
-    def _transact(self, write: Callable[[sqlite3.Connection], object]) -> None:
-        """Run ``write`` in one transaction. Raises ``Unavailable``.
+    def _insert(self, frames: list[Frame]) -> None:
+        """All of them or none, and on the disk. Raises ``Unavailable``.
 
-        After a failure the same connection rolls back: opened afresh, the log would find frames
-        whose fsync failed and take them for committed.
+        One frame is one statement, its own transaction. After a failure the same connection rolls
+        back: opened afresh, the log would find frames whose fsync failed, and take them for
+        committed.
         """
+        connection = self._open()
         try:
-            self._log.execute("BEGIN IMMEDIATE")
-            write(self._log)
-            self._log.execute("COMMIT")
+            if len(frames) > 1:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany(log_file.INSERT, [frame.row for frame in frames])
+                connection.execute("COMMIT")
+            elif frames:
+                connection.execute(log_file.INSERT, frames[0].row)
         except sqlite3.Error as error:
             self._failed_at_s = time.monotonic()
-            if self._log.in_transaction:
-                self._log.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise Unavailable(f"the log did not take the events: {error}") from error
 
+    def _open(self) -> sqlite3.Connection:
+        """The connection to the segment in use, opened after a roll-over. Raises ``Unavailable``.
 
-class SqliteBusReader:
-    """The reading end: a read-only connection, opened when first needed and after a failure."""
+        The segment's name is on the disk before anything is in it.
+        """
+        if self._log is None:
+            try:
+                self._folder.sync()
+                self._log = log_file.open_for_writing(self._folder.file(self._first))
+            except (OSError, Unavailable) as error:
+                self._failed_at_s = time.monotonic()
+                raise Unavailable(f"the log cannot go on in its next segment: {error}") from error
+        return self._log
 
-    def __init__(self, folder: Path, *, consumers: Mapping[str, Consumed] = NOBODY) -> None:
-        self._path = folder / SEGMENT
-        self._consumers = consumers
-        self._connection: sqlite3.Connection | None = None
+    def _measure(self, connection: sqlite3.Connection, frames: list[Frame]) -> None:
+        """After a commit that held: roll over or have the write-ahead log moved, when due."""
+        newest_us = accepted_us(frames[-1].heads)
+        if self._began_us is None:
+            self._began_us = newest_us
+        size = log_file.bytes_of(connection)
+        self._keeper.active_bytes = size
+        self._unmoved_bytes += sum(len(frame.bodies) for frame in frames)
+        aged = newest_us - self._began_us > self._settings.segment_s * MICROS
+        if size >= self._settings.segment_bytes or aged:
+            self._roll_over(connection, size, newest_us)
+        elif self._unmoved_bytes >= _CHECKPOINT_BYTES:
+            self._unmoved_bytes = 0
+            self._keeper.checkpoint(self._first)
 
-    def read(self, *, after: int, limit: int) -> Sequence[Entry]:
-        """See ``BusReader.read``."""
-        select = (
-            "SELECT offset, key, body, producer, accepted_us FROM entries"
-            " WHERE offset > ? ORDER BY offset LIMIT ?"
-        )
-        rows = self._query(lambda log: log.execute(select, (after, limit)).fetchall())
-        return [
-            Entry(offset=offset, key=key, body=body, producer=producer, accepted_us=accepted_us)
-            for offset, key, body, producer, accepted_us in rows
-        ]
-
-    def end(self) -> int:
-        """See ``BusReader.end``."""
-        return self._query(last_offset)
-
-    def status(self) -> BusStatus:
-        """See ``BusReader.status``."""
-        oldest = "SELECT offset, accepted_us FROM entries ORDER BY offset LIMIT 1"
-        rows = self._query(lambda log: log.execute(oldest).fetchall())
-        end = self.end()
-        first, oldest_us = rows[0] if rows else (end + 1, None)
-        return BusStatus(
-            first=first,
-            end=end,
-            consumers={name: offset_of(consumed) for name, consumed in self._consumers.items()},
-            bytes=self._path.stat().st_size,
-            segments=1,
-            oldest_us=oldest_us,
-        )
-
-    def close(self) -> None:
-        """See ``BusReader.close``; a later read opens the log again."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _query(self, ask: Callable[[sqlite3.Connection], T]) -> T:
+    def _roll_over(self, connection: sqlite3.Connection, size: int, newest_us: int) -> None:
+        """Only after a commit that held: what a failed one left would come back in a segment that
+        nobody writes to any more. If it can't be done now, the segment gets larger."""
         try:
-            if self._connection is None:
-                self._connection = open_for_reading(self._path)
-            return ask(self._connection)
-        except sqlite3.Error as error:
-            self.close()
-            raise Unavailable(f"cannot read the log {self._path.name}: {error}") from error
+            self._folder.promote_next(self._end + 1)
+        except Unavailable as unavailable:
+            log.warning("the log did not roll over: %s", unavailable)
+            return
+        left = Sealed(first=self._first, last=self._end, bytes=size, newest_us=newest_us)
+        self._keeper.rolled_over(RolledOver(connection, left))
+        self._keeper.active_bytes = 0
+        self._log, self._first, self._began_us = None, self._end + 1, None
+        self._unmoved_bytes = 0
 
 
-def offset_of(consumed: Consumed) -> int | None:
-    """A consumer's offset, None while it cannot be read."""
+def _locked(folder: Path) -> FileLock:
     try:
-        return consumed()
-    except Unavailable:
-        return None
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"cannot make the log's folder: {error}") from error
+    return FileLock(folder)

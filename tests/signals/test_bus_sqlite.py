@@ -11,12 +11,16 @@ import pytest
 
 from signals.bus.pending import Append
 from signals.bus.port import Message
-from signals.bus.sqlite import SEGMENT, SqliteBus, SqliteBusReader
+from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.errors import Broken, Unavailable
 from signals.settings import BusSettings
 from tests.signals.bus_contract import append, message, numbers
 
 POISON = Message(key="chat", body=b"\x00", producer="shop", accepted_us=2)
+
+
+def first_segment(folder: Path) -> Path:
+    return folder / "bus" / "00000000000000000001.db"
 
 
 def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
@@ -29,7 +33,7 @@ def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path: Path) -> N
 
 def test_a_log_of_another_schema_is_refused(tmp_path: Path) -> None:
     SqliteBus(tmp_path / "bus").close()
-    with sqlite3.connect(tmp_path / "bus" / SEGMENT) as other:
+    with sqlite3.connect(first_segment(tmp_path)) as other:
         other.execute("PRAGMA user_version = 99")
     other.close()
     with pytest.raises(Broken, match="schema 99"):
@@ -49,7 +53,7 @@ def test_reading_before_there_is_a_log_is_unavailable_and_works_later(tmp_path: 
 
 def test_a_full_queue_refuses_at_once_and_recovers(tmp_path: Path) -> None:
     bus = SqliteBus(tmp_path / "bus", BusSettings(queue_events=10))
-    blocker = sqlite3.connect(tmp_path / "bus" / SEGMENT, isolation_level=None)
+    blocker = sqlite3.connect(first_segment(tmp_path), isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     first = bus.append([message(number) for number in range(8)])
     with pytest.raises(Unavailable, match="already wait"):
@@ -64,9 +68,9 @@ def test_a_full_queue_refuses_at_once_and_recovers(tmp_path: Path) -> None:
 def test_a_failed_commit_fails_its_batches_and_leaves_no_trace(tmp_path: Path) -> None:
     bus = SqliteBus(tmp_path / "bus")
     append(bus, 1)
-    with sqlite3.connect(tmp_path / "bus" / SEGMENT) as saboteur:
+    with sqlite3.connect(first_segment(tmp_path)) as saboteur:
         saboteur.execute(
-            "CREATE TRIGGER no BEFORE INSERT ON entries WHEN new.body = x'00'"
+            "CREATE TRIGGER no BEFORE INSERT ON frames WHEN instr(new.bodies, x'00')"
             " BEGIN SELECT RAISE(ABORT, 'disk trouble'); END"
         )
     failed = bus.append([message(2), POISON])
@@ -108,9 +112,7 @@ def append_ten(bus: SqliteBus) -> None:
 
 def test_appends_that_meet_share_a_commit(tmp_path: Path) -> None:
     bus = Counting(tmp_path / "bus", BusSettings(commit_ms=20))
-    threads = [
-        threading.Thread(target=lambda: append_ten(bus)) for _ in range(20)
-    ]
+    threads = [threading.Thread(target=lambda: append_ten(bus)) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,0 +1,176 @@
+"""The thread beside the writer: whatever takes the disk's time and no commit should wait for.
+
+It makes the next segment ahead, moves write-ahead logs into their files, seals what was rolled
+over, and drops what has had its time.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from signals.bus import log_file, retention
+from signals.bus.folder import Folder
+from signals.bus.port import Consumed
+from signals.bus.retention import Limits, Sealed
+from signals.errors import Unavailable
+from signals.events import MICROS
+from signals.settings import BusSettings
+
+log = logging.getLogger(__name__)
+
+_FULL_POLL_S = 0.1
+"""How often it is looked whether a full log may take events again."""
+
+
+class RolledOver(Struct, frozen=True):
+    """A segment that the writer has left, with its last connection to it."""
+
+    connection: sqlite3.Connection
+    segment: Sealed
+
+
+class _Checkpoint(Struct, frozen=True):
+    first: int
+
+
+class _Stop(Struct, frozen=True):
+    pass
+
+
+class _Look(Struct, frozen=True):
+    pass
+
+
+class Keeper:
+    """Owns the sealed segments. ``end`` gives the last committed offset."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        settings: BusSettings,
+        consumers: Mapping[str, Consumed],
+        *,
+        sealed: list[Sealed],
+        end: Callable[[], int],
+        clock_us: Callable[[], int],
+    ) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._consumers = consumers
+        self._sealed = sealed
+        self._end = end
+        self._clock_us = clock_us
+        self._jobs: queue.SimpleQueue[RolledOver | _Checkpoint | _Look | _Stop] = (
+            queue.SimpleQueue()
+        )
+        self._asked = False
+        self._unmoved: list[RolledOver] = []
+        self._offsets: Mapping[str, int | None] = dict.fromkeys(consumers)
+        self._sealed_bytes = sum(segment.bytes for segment in sealed)
+        self.active_bytes = 0
+        """Of the segment that is appended to; the writer says it after each commit."""
+        self._thread = threading.Thread(target=self._keep, name="bus-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def refusal(self) -> str | None:
+        """Why the log takes no more events, None while it does."""
+        held = self._sealed_bytes + self.active_bytes
+        if held < self._settings.hard_bytes:
+            return None
+        limit = f"the log holds {held} bytes, the most is {self._settings.hard_bytes}"
+        return f"{limit}: {retention.who_holds(self._offsets, end=self._end())}"
+
+    def rolled_over(self, left: RolledOver) -> None:
+        """The writer has gone on to the next segment."""
+        self._jobs.put(left)
+
+    def checkpoint(self, first: int) -> None:
+        """The write-ahead log of the active segment has grown."""
+        self._jobs.put(_Checkpoint(first))
+
+    def look(self) -> None:
+        """See now whether something may go; asked again before it did, it does so once."""
+        if not self._asked:
+            self._asked = True
+            self._jobs.put(_Look())
+
+    def close(self) -> None:
+        """Finish what was handed over, then stop."""
+        self._jobs.put(_Stop())
+        self._thread.join()
+        for left in self._unmoved:
+            left.connection.close()
+
+    def _keep(self) -> None:
+        look_at_s = 0.0
+        while True:
+            try:
+                job = self._jobs.get(timeout=max(0.0, look_at_s - time.monotonic()))
+            except queue.Empty:
+                job = _Look()
+            if isinstance(job, _Stop):
+                return
+            try:
+                self._do(job)
+            except (sqlite3.Error, OSError, Unavailable) as error:
+                log.warning("the log was not tidied this time: %s", error)
+            if not isinstance(job, _Checkpoint):
+                full = self.refusal() is not None
+                look_at_s = time.monotonic() + (
+                    _FULL_POLL_S if full else self._settings.trim_every_s
+                )
+
+    def _do(self, job: RolledOver | _Checkpoint | _Look) -> None:
+        if isinstance(job, _Checkpoint):
+            self._move_log_of(job.first)
+            return
+        self._asked = False
+        if isinstance(job, RolledOver):
+            self._sealed.append(job.segment)
+            self._sealed_bytes += job.segment.bytes
+            self._unmoved.append(job)
+        self._folder.make_next()
+        self._move_logs()
+        self._drop_old()
+
+    def _move_log_of(self, first: int) -> None:
+        """Of the active segment, beside its writer, who commits meanwhile."""
+        connection = log_file.open_beside(self._folder.file(first))
+        try:
+            log_file.checkpoint(connection, "PASSIVE")
+        finally:
+            connection.close()
+
+    def _move_logs(self) -> None:
+        """Of the segments left. One that a reader is in waits for the next time."""
+        while self._unmoved and log_file.checkpoint(self._unmoved[0].connection, "TRUNCATE"):
+            self._unmoved.pop(0).connection.close()
+
+    def _drop_old(self) -> None:
+        self._offsets = {
+            name: retention.offset_of(consumed) for name, consumed in self._consumers.items()
+        }
+        limits = Limits(
+            before_us=self._clock_us() - self._settings.retention_s * MICROS,
+            max_bytes=self._settings.max_bytes,
+        )
+        count = retention.droppable(
+            self._sealed,
+            total_bytes=self._sealed_bytes + self.active_bytes,
+            consumed=retention.behind_all(self._offsets),
+            limits=limits,
+        )
+        for segment in self._sealed[:count]:
+            self._folder.drop(segment.first)
+            self._sealed.pop(0)
+            self._sealed_bytes -= segment.bytes
