@@ -8,25 +8,26 @@ serve process, which needs most, is wired in ``controller.serve_wiring``.
 from __future__ import annotations
 
 import threading
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 import psutil
 
 from controller.layout import Layout
 from controller.settings import Settings
+from signals.bus.port import Assignment, Bus, BusReader, Consumed
 from signals.errors import Unavailable
+from signals.features.partitioned import PartitionedFeatures
 
 
 def run_ingest(settings: Settings, stop: threading.Event) -> None:
     """The signals API and the bus."""
     from controller.definition_reader import StoreDefinitions
     from controller.keys import StoreKeyReader
-    from signals.bus.sqlite import SqliteBus
-    from signals.features.reader import SqliteFeatures
     from signals.ingest.main import run
 
     layout = Layout(settings.state_dir)
-    features = SqliteFeatures(layout.features_db)
+    features = features_of(settings)
     keys = StoreKeyReader(
         layout.store_db, cache_s=settings.serve.keys_cache_s, settings=settings.store
     )
@@ -34,9 +35,8 @@ def run_ingest(settings: Settings, stop: threading.Event) -> None:
         layout.store_db, cache_s=settings.serve.definitions_cache_s, settings=settings.store
     )
     try:
-        bus = SqliteBus(layout.bus, settings.bus, consumers={"features": features.bus_offset})
         run(
-            bus=bus,
+            bus=_bus(settings, features),
             keys=keys,
             definitions=definitions,
             targets=settings.targets,
@@ -51,18 +51,12 @@ def run_ingest(settings: Settings, stop: threading.Event) -> None:
 
 def run_features(settings: Settings, stop: threading.Event) -> None:
     """Dedupe, join, windows."""
-    from signals.bus.sqlite import SqliteBusReader
     from signals.features.main import run
-    from signals.features.owning import SoleOwner
 
-    layout = Layout(settings.state_dir)
-    with (
-        closing(SqliteBusReader(layout.bus)) as reader,
-        closing(SoleOwner(reader, layout.features_db)) as owner,
-    ):
+    with _assignment(settings) as assignment:
         run(
-            assignment=owner,
-            path_of=layout.features,
+            assignment=assignment,
+            path_of=Layout(settings.state_dir).features,
             intents={name: target.intents for name, target in settings.targets.items()},
             metrics=settings.metrics,
             settings=settings.features,
@@ -77,17 +71,84 @@ def run_serve(settings: Settings, stop: threading.Event) -> None:
     serve(settings, stop)
 
 
-def features_ready(settings: Settings, pid: int) -> bool:
-    """Whether the feature stage of that process has its store open, and it can be read."""
-    from signals.features.reader import SqliteFeatures
+def partitions_of(settings: Settings) -> int:
+    """How many partitions the bus has: a target's are all in one."""
+    return settings.bus.kafka.partitions if settings.bus.kind == "kafka" else 1
 
-    path = Layout(settings.state_dir).features_db
-    features = SqliteFeatures(path)
+
+def features_of(settings: Settings) -> PartitionedFeatures:
+    """What the feature stages have made of the bus; the caller closes it."""
+    return PartitionedFeatures(Layout(settings.state_dir).features, partitions_of(settings))
+
+
+def features_ready(settings: Settings, pid: int) -> bool:
+    """Whether that process follows the bus: its files can be read, and it has one open.
+
+    Others of its group may have the rest.
+    """
+    path_of = Layout(settings.state_dir).features
+    paths = {str(path_of(number).resolve()) for number in range(partitions_of(settings))}
+    features = features_of(settings)
     try:
-        features.bus_offset()
+        features.bus_offsets()
         opened = psutil.Process(pid).open_files()
     except (Unavailable, psutil.Error):
         return False
     finally:
         features.close()
-    return str(path.resolve()) in {file.path for file in opened}
+    return not paths.isdisjoint(file.path for file in opened)
+
+
+def bus_readers(
+    settings: Settings, consumed: Callable[[int], Consumed] | None = None
+) -> dict[int, BusReader]:
+    """A reader of each partition, to look into the log beside whoever owns it; the caller closes.
+
+    ``consumed``: by partition, how far its feature stage is. Raises ``Unavailable``.
+    """
+    if settings.bus.kind == "kafka":
+        from signals.bus.kafka.reading import open_readers
+
+        return {
+            **open_readers(
+                settings.bus.kafka,
+                range(partitions_of(settings)),
+                consumed=lambda number: {} if consumed is None else {"features": consumed(number)},
+            )
+        }
+    from signals.bus.sqlite import SqliteBusReader
+
+    folder = Layout(settings.state_dir).bus
+    consumers = {} if consumed is None else {"features": consumed(0)}
+    return {0: SqliteBusReader(folder, consumers=consumers)}
+
+
+def _bus(settings: Settings, features: PartitionedFeatures) -> Bus:
+    """The writing end. The SQLite log keeps what the feature stage has not read."""
+    if settings.bus.kind == "kafka":
+        from signals.bus.kafka.producing import KafkaBus
+
+        return KafkaBus(settings.bus)
+    from signals.bus.sqlite import SqliteBus
+
+    consumers = {"features": lambda: features.bus_offsets()[0]}
+    return SqliteBus(Layout(settings.state_dir).bus, settings.bus, consumers=consumers)
+
+
+@contextmanager
+def _assignment(settings: Settings) -> Iterator[Assignment]:
+    if settings.bus.kind == "kafka":
+        from signals.bus.kafka.membership import KafkaAssignment
+
+        with closing(KafkaAssignment(settings.bus)) as member:
+            yield member
+        return
+    from signals.bus.sqlite import SqliteBusReader
+    from signals.features.owning import SoleOwner
+
+    layout = Layout(settings.state_dir)
+    with (
+        closing(SqliteBusReader(layout.bus)) as reader,
+        closing(SoleOwner(reader, layout.features_db)) as owner,
+    ):
+        yield owner

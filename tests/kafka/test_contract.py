@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from signals.bus.kafka.producing import KafkaBus
-from signals.bus.kafka.reading import LoneReader
+from signals.bus.kafka.reading import LoneReader, open_readers
 from signals.settings import BusSettings
 from tests.kafka.buses import PARTITIONS
 from tests.signals.bus_contract import BusContract, Factory
@@ -28,7 +28,7 @@ class KafkaFactory:
         return bus
 
     def reader(self, partition: int = 0) -> LoneReader:
-        reader = LoneReader(self._settings.kafka, partition)
+        reader = open_readers(self._settings.kafka, [partition])[partition]
         self._opened.callback(reader.close)
         return reader
 

@@ -9,7 +9,7 @@ kafka-python's 1 MiB before decompression.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -194,28 +194,33 @@ class KafkaReader:
 
 
 class LoneReader(KafkaReader):
-    """A reader with a consumer of its own, in no group: for tools, from any process.
-
-    Raises ``Unavailable`` when no broker answers.
-    """
-
-    def __init__(
-        self,
-        settings: KafkaSettings,
-        partition: int,
-        *,
-        consumers: Mapping[str, Consumed] = NOBODY,
-    ) -> None:
-        options = configuring.consumer(settings)
-        consumption = Consumption(settings, lambda: KafkaConsumer(**options))
-        super().__init__(consumption, partition, consumers=consumers)
-        consumption.readers[partition] = self
-        consumption.consumer.assign([self.partition])
+    """A reader in no group: for tools, beside whoever owns the partition."""
 
     def close(self) -> None:
-        """Let go of the connections too."""
+        """Let go of the connections too, which all that were opened together share."""
         super().close()
         self._consumption.close()
+
+
+def open_readers(
+    settings: KafkaSettings,
+    partitions: Iterable[int],
+    *,
+    consumed: Callable[[int], Mapping[str, Consumed]] = lambda partition: NOBODY,
+) -> dict[int, LoneReader]:
+    """Readers of these partitions, for one thread. Raises ``Unavailable`` when no broker answers.
+
+    ``consumed``: by partition, the named consumers whose offsets its status tells.
+    """
+    options = configuring.consumer(settings)
+    consumption = Consumption(settings, lambda: KafkaConsumer(**options))
+    readers = {
+        number: LoneReader(consumption, number, consumers=consumed(number)) for number in partitions
+    }
+    consumption.readers.update(readers)
+    with kafkas_errors():
+        consumption.consumer.assign([reader.partition for reader in readers.values()])
+    return readers
 
 
 def _offset_of(consumed: Consumed) -> int | None:
