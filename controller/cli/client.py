@@ -45,6 +45,10 @@ class Client:
         """``body`` is sent as JSON."""
         return self._call("PATCH", path, **_sent(body, None))
 
+    def put(self, path: str, body: object) -> Any:
+        """``body`` is sent as JSON."""
+        return self._call("PUT", path, **_sent(body, None))
+
     def delete(self, path: str) -> Any:
         """None when the answer is empty."""
         return self._call("DELETE", path)

@@ -13,6 +13,7 @@ from controller.cli import (
     control,
     dead_letters,
     keys,
+    metrics,
     policies,
     processes,
     signals,
@@ -68,6 +69,7 @@ app.add_typer(policies.app, name="policies")
 app.add_typer(trials.app, name="trials")
 app.add_typer(audit.app, name="audit")
 app.add_typer(keys.app, name="keys")
+app.add_typer(metrics.app, name="metrics")
 app.add_typer(signals.app, name="signals")
 app.add_typer(dead_letters.app, name="dead-letters")
 
