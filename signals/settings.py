@@ -336,6 +336,14 @@ class FeatureSettings(Section):
         ge=1,
         le=100,
     )
+    death_pause_s: float = setting(
+        1.0,
+        unit="s",
+        reason="after a start, for each death that came while an entry was tried alone, before it"
+        " is tried again: who is killed again and again from outside is not in a try then",
+        ge=0,
+        le=60,
+    )
     request_retention_s: int = setting(
         691_200,
         unit="s",

@@ -17,17 +17,18 @@ ALONE_AT_ONCE: Final = 50
 """Entries taken one by one in one step, so that other partitions have their turn."""
 
 
-def take(store: FeatureStore, rules: FeatureRules, entries: Sequence[Entry]) -> bool:
-    """Take entries that were just read, all of them or the first few; True: there are more.
-
-    Raises ``Unavailable`` and ``Fenced``.
+def take(
+    store: FeatureStore, rules: FeatureRules, entries: Sequence[Entry], *, open_s: float
+) -> float | None:
+    """Take entries that were just read. None: all of them; else seconds until the rest may be read
+    again. ``open_s``: for so long the file has been open. Raises ``Unavailable`` and ``Fenced``.
     """
     stage, deaths = FeatureStage(store, rules), rules.settings.deaths
     at = store.position.bus_offset
     if not store.run.careful(at=at):
         if not store.run.suspicious(at=at, deaths=deaths):
             stage.advance(entries)
-            return False
+            return None
         until = entries[-1].offset
         log.warning(
             "%d runs ended at offset %d: entries up to %d are taken one by one",
@@ -36,10 +37,13 @@ def take(store: FeatureStore, rules: FeatureRules, entries: Sequence[Entry]) -> 
             until,
         )
         store.note(store.run.watching(until=until))
+    wait_s = store.run.pause_s(entries[0].offset, each_s=rules.settings.death_pause_s) - open_s
+    if wait_s > 0:
+        return wait_s
     some = [entry for entry in entries if entry.offset <= store.run.careful_until]
     for entry in some[:ALONE_AT_ONCE]:
         _alone(store, stage, entry, deaths)
-    return len(entries) > ALONE_AT_ONCE or len(entries) > len(some)
+    return 0.0
 
 
 def _alone(store: FeatureStore, stage: FeatureStage, entry: Entry, deaths: int) -> None:

@@ -8,9 +8,10 @@ fault in native code) is found by what was noted on the disk before::
     ended while that entry was tried:                           1, 2, … ``deaths``
         ─► it becomes a dead letter ``deadly``, and the others go on
 
-Any progress begins the first count anew, and the second counts only ends inside a try, which lasts
-some milliseconds: a process that is killed from outside, at any time and however often, is not its
-entry's fault, and would have to be hit inside the same try each time to look as if. Pure.
+Any progress begins the first count anew. The second counts only ends inside a try, and after each
+the next try waits a little longer after the start (``death_pause_s``). So a process that is killed
+from outside, however often, does not incriminate its entry: killed sooner than that it is not in a
+try, killed later it would have to be hit within the same few milliseconds each time. Pure.
 """
 
 from __future__ import annotations
@@ -73,6 +74,10 @@ class RunState(Struct, frozen=True, kw_only=True):
         """An entry is about to be tried."""
         before = self.alone_deaths if self.alone == offset else 0
         return replace(self, alone=offset, trying=True, alone_deaths=before)
+
+    def pause_s(self, offset: int, *, each_s: float) -> float:
+        """How long a run waits before it tries this entry again."""
+        return self.alone_deaths * each_s if self.alone == offset else 0.0
 
     def deadly(self, offset: int, *, deaths: int) -> bool:
         """Whether so many runs ended while this entry was tried."""

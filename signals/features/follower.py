@@ -22,6 +22,7 @@ class Follower:
         self._rules = rules
         self._store: FeatureStore | None = None
         self._epoch: int | None = None
+        self._opened_s = 0.0
         self._prune_at_s = time.monotonic() + rules.settings.prune_every_s
 
     def step(self) -> float:
@@ -64,7 +65,7 @@ class Follower:
         except BaseException:
             store.close()
             raise
-        self._epoch = store.epoch
+        self._epoch, self._opened_s = store.epoch, time.monotonic()
         return store
 
     def _check_the_bus(self, store: FeatureStore) -> None:
@@ -77,15 +78,16 @@ class Follower:
         settings = self._rules.settings
         began_s = time.monotonic()
         entries = self._bus.read(after=store.position.bus_offset, limit=settings.batch_events)
-        pause_for = len(entries)
-        if entries and take(store, self._rules, entries):
-            pause_for = settings.batch_events
+        wait_s = None
+        if entries:
+            open_s = began_s - self._opened_s
+            wait_s = take(store, self._rules, entries, open_s=open_s)
         if began_s >= self._prune_at_s and len(entries) < settings.batch_events:
             more = store.prune(settings)
             soon_s = settings.publish_ms / 1000
             self._prune_at_s = began_s + (soon_s if more else settings.prune_every_s)
         took_s = time.monotonic() - began_s
-        return pause_s(pause_for, settings, took_s=took_s)
+        return pause_s(len(entries), settings, took_s=took_s) if wait_s is None else wait_s
 
 
 def pause_s(read: int, settings: FeatureSettings, *, took_s: float) -> float:
