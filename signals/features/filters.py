@@ -1,0 +1,72 @@
+"""A Bloom filter over 64-bit hashes, asked for many at once.
+
+It says for each hash "certainly not here" or "perhaps": the cheap question before the dear one.
+16 bits a key and 6 probes are wrong for one absent key in about 1,000: (1 − e^(−6/16))^6 = .094 %.
+The probes come from one hash by Kirsch and Mitzenmacher, "Less hashing, same performance" (2006).
+
+>>> import numpy as np
+>>> filter_ = Filter(1000)
+>>> filter_.add(np.array([5, -7], np.int64))
+>>> [bool(one) for one in filter_.perhaps(probes(np.array([5, -7, 6], np.int64), filter_.bits))]
+[True, True, False]
+
+Not a library's: it must be stored beside its keys, give the same answers in every process, and be
+asked for a thousand keys at a time without a call for each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+BITS_PER_KEY = 16
+PROBES = 6
+
+_ONE_BIT: NDArray[np.uint8] = np.left_shift(1, np.arange(8)).astype(np.uint8)
+
+Hashes = NDArray[np.int64]
+Probes = NDArray[np.uint64]
+
+
+class Filter:
+    """Sized for ``keys`` keys: two bytes of memory each, rounded up to a power of two."""
+
+    def __init__(self, keys: int, stored: bytes | None = None) -> None:
+        self.bits = 1 << max(3, (keys * BITS_PER_KEY - 1).bit_length())
+        if stored is None:
+            self._bytes = np.zeros(self.bits // 8, np.uint8)
+        else:
+            self._bytes = np.frombuffer(stored, np.uint8).copy()
+
+    def add(self, hashes: Hashes) -> None:
+        """Remember them."""
+        found = probes(hashes, self.bits).ravel()
+        np.bitwise_or.at(self._bytes, found >> 3, _mask(found))
+
+    def perhaps(self, found: Probes) -> NDArray[np.bool_]:
+        """For each row of ``probes``: False when it was certainly never added."""
+        left = np.arange(len(found))
+        for probe in found.T:
+            at = probe[left]
+            left = left[(self._bytes[at >> 3] & _mask(at)) != 0]
+            if not left.size:
+                break
+        answer = np.zeros(len(found), np.bool_)
+        answer[left] = True
+        return answer
+
+    def stored(self) -> bytes:
+        """What ``Filter(keys, stored)`` is made from again."""
+        return self._bytes.tobytes()
+
+
+def probes(hashes: Hashes, bits: int) -> Probes:
+    """The bits of each hash in a filter of so many: shape (hashes, ``PROBES``)."""
+    unsigned = hashes.astype(np.uint64)
+    low, high = unsigned & np.uint64(0xFFFF_FFFF), (unsigned >> np.uint64(32)) | np.uint64(1)
+    step = np.arange(PROBES, dtype=np.uint64)
+    return (low[:, None] + step * high[:, None]) & np.uint64(bits - 1)
+
+
+def _mask(at: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    return _ONE_BIT[at & np.uint64(7)]
