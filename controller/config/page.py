@@ -55,7 +55,12 @@ def _row(leaf: Leaf) -> str:
 def _metrics() -> str:
     rows = [
         f"| `{name}` | {m.type} | {m.low:g}..{m.high:g} {m.unit} | {m.direction} |"
+        f" {m.attribution_s} s |"
         for name, m in DEFAULT_METRICS.items()
     ]
-    head = ["## Built-in metrics\n", "| name | type | values | better |", "|---|---|---|---|"]
+    head = [
+        "## Built-in metrics\n",
+        "| name | type | values | better | attribution |",
+        "|---|---|---|---|---|",
+    ]
     return "\n".join([*head, *rows]) + "\n"

@@ -128,7 +128,7 @@ class Machine:
     def versions(self, name: str) -> list[tuple[int, str, bool]]:
         reader = SqlReader(self.store_db)
         with reader.read() as tx:
-            found = [(v.version, v.managed_by, v.retired_us is None) for v in tx.versions(name)]
+            found = [(v.version, str(v.managed_by), not v.retired_us) for v in tx.versions(name)]
         reader.close()
         return found
 
