@@ -7,8 +7,8 @@ The probes come from one hash by Kirsch and Mitzenmacher, "Less hashing, same pe
 >>> import numpy as np
 >>> filter_ = Filter(1000)
 >>> filter_.add(np.array([5, -7], np.int64))
->>> [bool(one) for one in filter_.perhaps(probes(np.array([5, -7, 6], np.int64), filter_.bits))]
-[True, True, False]
+>>> filter_.perhaps(probes(np.array([5, -7, 6], np.int64), filter_.bits)).tolist()
+[0, 1]
 
 Not a library's: it must be stored beside its keys, give the same answers in every process, and be
 asked for a thousand keys at a time without a call for each.
@@ -17,6 +17,7 @@ asked for a thousand keys at a time without a call for each.
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 BITS_PER_KEY = 16
@@ -25,7 +26,13 @@ PROBES = 6
 _ONE_BIT: NDArray[np.uint8] = np.left_shift(1, np.arange(8)).astype(np.uint8)
 
 Hashes = NDArray[np.int64]
-Probes = NDArray[np.uint64]
+
+
+class Probes(Struct, frozen=True):
+    """Where some hashes look in a filter: byte and bit, each of shape (``PROBES``, hashes)."""
+
+    at: NDArray[np.intp]
+    bit: NDArray[np.uint8]
 
 
 class Filter:
@@ -40,20 +47,15 @@ class Filter:
 
     def add(self, hashes: Hashes) -> None:
         """Remember them."""
-        found = probes(hashes, self.bits).ravel()
-        np.bitwise_or.at(self._bytes, found >> 3, _mask(found))
+        found = probes(hashes, self.bits)
+        np.bitwise_or.at(self._bytes, found.at, found.bit)
 
-    def perhaps(self, found: Probes) -> NDArray[np.bool_]:
-        """For each row of ``probes``: False when it was certainly never added."""
-        left = np.arange(len(found))
-        for probe in found.T:
-            at = probe[left]
-            left = left[(self._bytes[at >> 3] & _mask(at)) != 0]
-            if not left.size:
-                break
-        answer = np.zeros(len(found), np.bool_)
-        answer[left] = True
-        return answer
+    def perhaps(self, asked: Probes) -> NDArray[np.intp]:
+        """Places of the hashes that may have been added; the others certainly were not."""
+        left = np.flatnonzero(self._bytes[asked.at[0]] & asked.bit[0])
+        for at, bit in zip(asked.at[1:], asked.bit[1:], strict=True):
+            left = left[(self._bytes[at[left]] & bit[left]) != 0]
+        return left
 
     def stored(self) -> bytes:
         """What ``Filter(keys, stored)`` is made from again."""
@@ -61,12 +63,10 @@ class Filter:
 
 
 def probes(hashes: Hashes, bits: int) -> Probes:
-    """The bits of each hash in a filter of so many: shape (hashes, ``PROBES``)."""
+    """Where the hashes look in a filter of so many bits."""
     unsigned = hashes.astype(np.uint64)
     low, high = unsigned & np.uint64(0xFFFF_FFFF), (unsigned >> np.uint64(32)) | np.uint64(1)
-    step = np.arange(PROBES, dtype=np.uint64)
-    return (low[:, None] + step * high[:, None]) & np.uint64(bits - 1)
-
-
-def _mask(at: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    return _ONE_BIT[at & np.uint64(7)]
+    step = np.arange(PROBES, dtype=np.uint64)[:, None]
+    found = (low + step * high) & np.uint64(bits - 1)
+    bit: NDArray[np.uint8] = np.take(_ONE_BIT, (found & np.uint64(7)).astype(np.intp))
+    return Probes((found >> np.uint64(3)).astype(np.intp), bit)

@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from signals.features.filters import Filter, Hashes, probes
+from signals.features.filters import Filter, Hashes, Probes, probes
 
 PART_KEYS = 65_536
 """Keys in a part before the next one is begun."""
@@ -84,7 +84,7 @@ class DayParts:
         found: defaultdict[int, list[bytes]] = defaultdict(list)
         if not wanted.size:
             return found
-        asked: dict[int, np.ndarray[tuple[int, int], np.dtype[np.uint64]]] = {}
+        asked: dict[int, Probes] = {}
         for part in self._all():
             bits = part.filter.bits
             if bits not in asked:

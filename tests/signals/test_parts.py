@@ -121,5 +121,5 @@ def test_a_filter_forgets_nothing_and_is_seldom_wrong() -> None:
     filter_ = Filter(65_536)
     filter_.add(inside)
     again = Filter(65_536, filter_.stored())
-    assert again.perhaps(probes(inside, again.bits)).all()
-    assert again.perhaps(probes(outside, again.bits)).mean() < 0.002
+    assert len(again.perhaps(probes(inside, again.bits))) == len(inside)
+    assert len(again.perhaps(probes(outside, again.bits))) < 0.002 * len(outside)
