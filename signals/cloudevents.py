@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from signals.errors import Rejected
-from signals.events import Record
+from signals.events import Kind, Record
 from signals.wire import KINDS, Posted, read
 
 PREFIX = "trimtab"
@@ -82,7 +82,7 @@ def read_cloud_event(raw: bytes | msgspec.Raw) -> Posted:
     )
 
 
-def _kind_and_name(type_: str) -> tuple[Literal["basic", "semantic", "business"], str]:
+def _kind_and_name(type_: str) -> tuple[Kind, str]:
     prefix, _, rest = type_.partition(".")
     kind, _, name = rest.partition(".")
     if prefix == PREFIX and name:

@@ -14,12 +14,14 @@ event must be like is ``signals.validation``'s.
 from __future__ import annotations
 
 import zlib
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
 from signals.errors import Rejected
 from signals.events import Signal
+from signals.wire import Posted, read_array, read_lines
 
 JSON: Final = "application/json"
 NDJSON: Final = ("application/x-ndjson", "application/ndjson", "application/jsonl")
@@ -28,10 +30,13 @@ CLOUD_EVENT_BATCH: Final = "application/cloudevents-batch+json"
 CONTENT_TYPES: Final = (JSON, *NDJSON, CLOUD_EVENT, CLOUD_EVENT_BATCH)
 ENCODINGS: Final = ("", "identity", "gzip")
 
+T = TypeVar("T")
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _signal = msgspec.json.Decoder(Signal)
-_encoder = msgspec.json.Encoder()
+
+encode: Callable[[Signal], bytes] = msgspec.json.Encoder().encode
+"""A signal as the bus carries it. The same signal always gives the same bytes."""
 
 
 class Malformed(Rejected):
@@ -70,6 +75,8 @@ def expand(body: bytes, encoding: str, *, limit: int) -> bytes:
 
     Raises ``UnsupportedMedia``, ``Malformed`` or ``TooLarge``.
     """
+    if not encoding:
+        return body
     name = encoding.strip().lower()
     if name not in ENCODINGS:
         raise UnsupportedMedia(
@@ -92,27 +99,45 @@ def expand(body: bytes, encoding: str, *, limit: int) -> bytes:
     return plain
 
 
+def read_body(
+    body: bytes, media: str, *, max_events: int
+) -> Sequence[Posted | bytes | msgspec.Raw]:
+    """The events of a body, read where all of it can be read at once, else each still JSON.
+
+    Either way each is then judged by itself. Raises ``Malformed`` or ``TooLarge``.
+    """
+    events: Sequence[Posted | bytes | msgspec.Raw] | None = None
+    if media in NDJSON:
+        lines = body.count(b"\n") + (not body.endswith(b"\n"))
+        if lines <= max_events:
+            events = read_lines(body, lines)
+    elif media == JSON and body.lstrip()[:1] == b"[":
+        events = read_array(body)
+    return _counted(events or split(body, media, max_events=max_events), max_events)
+
+
 def split(body: bytes, media: str, *, max_events: int) -> list[bytes | msgspec.Raw]:
     """The single events of a body, each still JSON. Raises ``Malformed`` or ``TooLarge``.
 
-    A bad line of NDJSON stays in the list, to be refused by itself.
+    A bad line of NDJSON stays in the list, to be refused by itself. Blank lines are passed over,
+    up to one for each event that a post may carry.
     """
     if media in NDJSON:
-        events: list[bytes | msgspec.Raw] = [line for line in body.splitlines() if line.strip()]
-    elif media == CLOUD_EVENT_BATCH or (media == JSON and body.lstrip()[:1] == b"["):
-        events = list(_array(body))
-    else:
-        events = [body] if body.strip() else []
+        ends = max(body.count(b"\n"), body.count(b"\r"))
+        if ends > 2 * max_events:
+            raise TooLarge(f"{ends} lines in one post", value=ends, allowed=max_events)
+        return [line for line in body.splitlines() if line.strip()]
+    if media == CLOUD_EVENT_BATCH or (media == JSON and body.lstrip()[:1] == b"["):
+        return list(_array(body))
+    return [body] if body.strip() else []
+
+
+def _counted(events: Sequence[T], max_events: int) -> Sequence[T]:
     if not events:
         raise Malformed("the body holds no event")
     if len(events) > max_events:
         raise TooLarge(f"{len(events)} events in one post", value=len(events), allowed=max_events)
     return events
-
-
-def encode(signal: Signal) -> bytes:
-    """A signal as the bus carries it. The same signal always gives the same bytes."""
-    return _encoder.encode(signal)
 
 
 def decode(body: bytes) -> Signal:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
@@ -14,16 +14,22 @@ from signals.errors import Denied, Rejected
 from signals.events import MICROS
 from signals.ingest.keys import Producer
 from signals.settings import IngestSettings
-from signals.wire import Posted
 
 MAX_ID: Final = 200
 ID_RULE: Final = f"1 to {MAX_ID} visible ASCII characters"
+REQUEST_ID_RULE: Final = "<target>.<uuid7>"
+MAX_LISTED: Final = 20
+"""Of the names that a refusal gives as allowed."""
 
-_ID = re.compile(rf"[\x21-\x7e]{{1,{MAX_ID}}}").fullmatch
+match_id = re.compile(rf"[\x21-\x7e]{{1,{MAX_ID}}}").fullmatch
+"""None for a caller's own id that does not keep to ``ID_RULE``."""
+
 _REQUEST_ID = re.compile(
     r"([a-z][a-z0-9_]{0,62})\."
     r"[0-9a-f]{8}-?[0-9a-f]{4}-?7[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}"
 ).fullmatch
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Rules(Struct, frozen=True, kw_only=True):
@@ -31,14 +37,15 @@ class Rules(Struct, frozen=True, kw_only=True):
 
     producer: Producer
     definitions: Mapping[str, Definition]
-    targets: Container[str]
+    targets: Collection[str]
     settings: IngestSettings
     now_us: int
 
 
-def usable_id(id_: str) -> bool:
-    """Whether a caller's own id keeps to ``ID_RULE``."""
-    return _ID(id_) is not None
+def check_id(id_: str, field: str) -> None:
+    """Raises ``Rejected`` for an id that does not keep to ``ID_RULE``."""
+    if match_id(id_) is None:
+        raise Rejected("the id is not usable", field=field, allowed=ID_RULE)
 
 
 def target_of_request(request_id: str) -> str | None:
@@ -47,14 +54,29 @@ def target_of_request(request_id: str) -> str | None:
     return match[1] if match else None
 
 
-def allow(posted: Posted, target: str, rules: Rules) -> None:
+def allow(kind: str, name: str, target: str, rules: Rules) -> None:
     """Raises ``Rejected`` for an unknown target, ``Denied`` for what the key does not cover."""
     if target not in rules.targets:
-        known = sorted(rules.targets) if isinstance(rules.targets, Iterable) else None
-        raise Rejected("no such target", field="target", value=target[:MAX_ID], allowed=known)
-    field = rules.producer.may_not(kind=posted.kind, target=target, name=posted.name)
+        raise Rejected(
+            "no such target",
+            field="target",
+            value=target[:MAX_ID],
+            allowed=sorted(rules.targets)[:MAX_LISTED],
+        )
+    field = rules.producer.may_not(kind=kind, target=target, name=name)
     if field is not None:
         raise Denied(f"the key does not allow this {field}", field=field)
+
+
+def time_us(time: datetime | None) -> int:
+    """Microseconds since the epoch of a posted time. Raises ``Rejected``."""
+    if time is None:
+        raise Rejected("a time is required", field="time", allowed="RFC 3339 with an offset")
+    if time.tzinfo is None:
+        raise Rejected(
+            "a time needs its offset", field="time", value=time.isoformat(), allowed="RFC 3339"
+        )
+    return (time - _EPOCH) // _MICROSECOND
 
 
 def in_time(time_us: int, rules: Rules, *, field: str = "time") -> int:

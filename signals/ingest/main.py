@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Container
+from collections.abc import Collection
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.server import ServerState
 
 from signals.bus.port import Bus
 from signals.definitions import Definitions
 from signals.errors import Broken, Unavailable
 from signals.ingest.app import make_app
+from signals.ingest.connections import BoundedHttp
 from signals.ingest.keys import KeyReader
 from signals.settings import IngestSettings
 
@@ -26,7 +28,7 @@ def run(
     bus: Bus,
     keys: KeyReader,
     definitions: Definitions,
-    targets: Container[str],
+    targets: Collection[str],
     settings: IngestSettings,
     stop: threading.Event,
 ) -> None:
@@ -36,24 +38,39 @@ def run(
     is durable. Raises ``Unavailable`` if the port cannot be had.
     """
     try:
+        server_state = ServerState()
         app = make_app(
-            bus=bus, keys=keys, definitions=definitions, targets=targets, settings=settings
+            bus=bus,
+            keys=keys,
+            definitions=definitions,
+            targets=targets,
+            settings=settings,
+            connections=lambda: len(server_state.connections),
         )
-        _serve(app, settings, stop)
+        _serve(app, server_state, settings, stop)
     finally:
         bus.close()
 
 
-def _serve(app: FastAPI, settings: IngestSettings, stop: threading.Event) -> None:
+def _serve(
+    app: FastAPI, server_state: ServerState, settings: IngestSettings, stop: threading.Event
+) -> None:
     """uvicorn on a thread of its own: there it leaves termination to whoever holds ``stop``."""
     config = uvicorn.Config(
         app,
+        loop="uvloop",
+        http=BoundedHttp,
+        ws="none",
+        lifespan="off",
         access_log=False,
         log_config=None,
-        limit_concurrency=settings.max_connections,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=2 * settings.max_connections,
         timeout_graceful_shutdown=GRACE_S,
     )
     server = uvicorn.Server(config)
+    server.server_state = server_state
     with _listen(settings) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), name="signals-api")
         thread.start()

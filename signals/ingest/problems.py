@@ -10,15 +10,16 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from signals.errors import Denied, Rejected, Unavailable
+from signals.ingest.rates import TooFast
 
 PROBLEM = "application/problem+json"
 
 
 def answer_with_problems(app: FastAPI) -> None:
     """Let ``app`` answer our errors, and the framework's own, as problem documents."""
-    app.add_exception_handler(Rejected, _rejected)
-    app.add_exception_handler(Unavailable, _unavailable)
-    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Rejected, _error)
+    app.add_exception_handler(Unavailable, _error)
+    app.add_exception_handler(HTTPException, _error)
 
 
 def problem(
@@ -28,22 +29,31 @@ def problem(
     return Response(msgspec.json.encode(members), status, headers, media_type=PROBLEM)
 
 
-async def _rejected(_: Request, error: Exception) -> Response:
-    if not isinstance(error, Rejected):
-        raise error
-    unknown_key = isinstance(error, Denied) and error.status == 401
-    headers = {"WWW-Authenticate": "Bearer"} if unknown_key else None
+def rejected(error: Rejected) -> Response:
+    """4xx: the caller's fault."""
+    headers = None
+    if isinstance(error, Denied) and error.status == 401:
+        headers = {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, TooFast):
+        headers = _retry_after(error.retry_after_s)
     return problem(error.status, error.problem(), headers)
 
 
-async def _unavailable(_: Request, error: Exception) -> Response:
-    if not isinstance(error, Unavailable):
-        raise error
+def unavailable(error: Unavailable) -> Response:
+    """503: post the same again, later."""
     members = {"type": "about:blank", "title": "Unavailable", "status": 503, "detail": error.detail}
-    return problem(503, members, {"Retry-After": str(math.ceil(error.retry_after_s))})
+    return problem(503, members, _retry_after(error.retry_after_s))
 
 
-async def _http(_: Request, error: Exception) -> Response:
+def _retry_after(seconds: float) -> dict[str, str]:
+    return {"Retry-After": str(max(1, math.ceil(seconds)))}
+
+
+async def _error(_: Request, error: Exception) -> Response:
+    if isinstance(error, Rejected):
+        return rejected(error)
+    if isinstance(error, Unavailable):
+        return unavailable(error)
     if not isinstance(error, HTTPException):
         raise error
     members = {"type": "about:blank", "title": error.detail, "status": error.status_code}

@@ -1,28 +1,35 @@
 """The last few ids, so that an answer can say "seen before". Best effort: features decides.
 
 >>> recent = RecentIds(capacity=2)
->>> [recent.seen("shop", id) for id in "abaca"]
-[False, False, True, False, False]
+>>> [recent.count_seen("shop", [id]) for id in "abaca"]
+[0, 0, 1, 0, 1]
+>>> recent.count_seen("shop", ["x", "x", "a"])
+2
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections.abc import Iterable
 
 
 class RecentIds:
-    """The ``capacity`` latest (producer, id) pairs, first in, first out, as 64-bit hashes."""
+    """At least the ``capacity`` latest (producer, id) pairs, at most twice as many and a post's, as
+    hashes.
+
+    Two generations: when the young one is full it becomes the old one, and the old one goes. A post
+    is then looked up and remembered by two set operations, whatever its size.
+    """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._pairs: OrderedDict[int, None] = OrderedDict()
+        self._young: set[int] = set()
+        self._old: set[int] = set()
 
-    def seen(self, producer: str, event_id: str) -> bool:
-        """Whether it is remembered; it is from now on."""
-        pair = hash((producer, event_id))
-        if pair in self._pairs:
-            return True
-        self._pairs[pair] = None
-        if len(self._pairs) > self._capacity:
-            self._pairs.popitem(last=False)
-        return False
+    def count_seen(self, producer: str, event_ids: Iterable[str]) -> int:
+        """How many are remembered, or come twice here; all are from now on."""
+        pairs = [hash((producer, event_id)) for event_id in event_ids]
+        fresh = set(pairs).difference(self._young, self._old)
+        self._young |= fresh
+        if len(self._young) >= self._capacity:
+            self._old, self._young = self._young, set()
+        return len(pairs) - len(fresh)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
 from msgspec import Struct
 
+from signals.bus.port import Message
 from signals.cloudevents import read_cloud_event
-from signals.codec import CLOUD_EVENT, CLOUD_EVENT_BATCH, encode, expand, media_type, split
+from signals.codec import CLOUD_EVENT, CLOUD_EVENT_BATCH, encode, expand, media_type, read_body
 from signals.errors import Denied, Rejected
-from signals.events import Signal
-from signals.rules import Rules
-from signals.validation import check
-from signals.wire import read_posted
+from signals.rules import MAX_ID, Rules
+from signals.validation import Judge
+from signals.wire import Posted, read_posted
+
+SLICE: Final = 500
+"""Events judged between two pauses: a few milliseconds at most."""
+
+MAX_REASON: Final = 500
+"""Characters; an unknown field's name is in it, however long that is."""
 
 
 class Refused(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -23,49 +34,79 @@ class Refused(Struct, frozen=True, kw_only=True, omit_defaults=True):
     allowed: object = None
 
 
-class Taken(Struct, frozen=True, kw_only=True):
-    """An accepted event and its bytes for the bus."""
+class Sorted:
+    """The outcome of one post of ``read_bytes``: messages for the bus, and what was refused."""
 
-    signal: Signal
-    body: bytes
-
-
-class Sorted(Struct, frozen=True, kw_only=True):
-    """The outcome of one post. ``denied``: how many were refused because of the key."""
-
-    taken: list[Taken]
-    refused: list[Refused]
-    denied: int
+    def __init__(self, read_bytes: int) -> None:
+        self.read_bytes = read_bytes
+        self.messages: list[Message] = []
+        self.ids: list[str] = []
+        self.kinds: Counter[str] = Counter()
+        self.refused: list[Refused] = []
+        self.denied = 0
+        """How many were refused because of the key."""
 
 
 def sort_out(body: bytes, *, content_type: str, encoding: str, rules: Rules) -> Sorted:
     """Judge each event by itself. Raises ``Rejected`` only for the body as a whole."""
     media = media_type(content_type)
-    settings = rules.settings
-    plain = expand(body, encoding, limit=settings.max_body_bytes)
-    read = read_cloud_event if media in (CLOUD_EVENT, CLOUD_EVENT_BATCH) else read_posted
-    taken: list[Taken] = []
-    refused: list[Refused] = []
-    denied = 0
-    for index, raw in enumerate(split(plain, media, max_events=settings.max_events)):
-        id_ = None
-        try:
-            posted = read(raw)
-            id_ = posted.id
-            signal = check(posted, rules)
-        except Rejected as rejected:
-            denied += isinstance(rejected, Denied)
-            refused.append(_refused(index, id_, rejected))
-        else:
-            taken.append(Taken(signal=signal, body=encode(signal)))
-    return Sorted(taken=taken, refused=refused, denied=denied)
+    plain = expand(body, encoding, limit=rules.settings.max_body_bytes)
+    sorting = Sorting(plain, media, rules)
+    for _ in sorting.pauses():
+        pass
+    return sorting.outcome
+
+
+class Sorting:
+    """``sort_out`` of an expanded body, a slice at a time."""
+
+    def __init__(self, plain: bytes, media: str, rules: Rules) -> None:
+        cloud = media in (CLOUD_EVENT, CLOUD_EVENT_BATCH)
+        self._events = read_body(plain, media, max_events=rules.settings.max_events)
+        self._read = read_cloud_event if cloud else read_posted
+        self._judge = Judge(rules)
+        self._rules = rules
+        self.outcome = Sorted(len(plain))
+
+    def pauses(self) -> Iterator[None]:
+        """Judge all events, with a pause between two slices."""
+        for first in range(0, len(self._events), SLICE):
+            if first:
+                yield
+            self._sort(self._events[first : first + SLICE], first)
+
+    def _sort(self, events: Sequence[Posted | bytes | msgspec.Raw], first: int) -> None:
+        outcome, read, check = self.outcome, self._read, self._judge.check
+        producer, now_us = self._rules.producer.name, self._rules.now_us
+        messages, ids, kinds = outcome.messages, outcome.ids, []
+        for index, event in enumerate(events, first):
+            id_ = None
+            try:
+                posted = event if isinstance(event, Posted) else read(event)
+                id_ = posted.id
+                signal = check(posted)
+            except Rejected as rejected:
+                outcome.denied += isinstance(rejected, Denied)
+                outcome.refused.append(_refused(index, id_, rejected))
+            else:
+                ids.append(signal.id)
+                kinds.append(signal.kind)
+                messages.append(
+                    Message(
+                        key=signal.target,
+                        body=encode(signal),
+                        producer=producer,
+                        accepted_us=now_us,
+                    )
+                )
+        outcome.kinds.update(kinds)
 
 
 def _refused(index: int, id_: str | None, rejected: Rejected) -> Refused:
     return Refused(
         index=index,
-        reason=rejected.detail,
-        id=id_,
-        field=rejected.field,
+        reason=rejected.detail[:MAX_REASON],
+        id=id_ and id_[:MAX_ID],
+        field=rejected.field and rejected.field[:MAX_ID],
         allowed=rejected.allowed,
     )
