@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import time
+from collections.abc import Callable
 from typing import Any
+
+import psutil
 
 from signals.bus.port import Message, partition_of
 from signals.settings import BusSettings, KafkaSettings
@@ -43,3 +49,21 @@ def key_of(partition: int, partitions: int = PARTITIONS) -> str:
 
 def message(number: int, *, key: str = "chat") -> Message:
     return Message(key=key, body=b"%d" % number, producer="shop", accepted_us=number)
+
+
+def wait_until(ready: Callable[[], bool], *, within_s: float = 20.0) -> None:
+    deadline_s = time.monotonic() + within_s
+    while not ready():
+        assert time.monotonic() < deadline_s, f"not within {within_s:g} s"
+        time.sleep(0.02)
+
+
+def freeze(pid: int) -> None:
+    """SIGSTOP, and return when every thread of it stands."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+
+
+def thaw(pid: int) -> None:
+    """SIGCONT: it believes that no time has passed."""
+    os.kill(pid, signal.SIGCONT)

@@ -10,9 +10,8 @@ from concurrent.futures import Future
 from typing import Any
 
 import kafka.errors
-from kafka import KafkaProducer
 
-from signals.bus.kafka import configuring
+from signals.bus.kafka.line import Line
 from signals.bus.kafka.records import HEADERS, pack, size_of
 from signals.bus.kafka.topic import prepared
 from signals.bus.port import Message, partition_of
@@ -25,7 +24,6 @@ _FAILING_S = 1.0
 _STALLED_S = 1.0
 _OVERHEAD_BYTES = 1024
 """What a request is longer than the one event in it."""
-_CLOSING_S = 2.0
 
 
 class KafkaBus:
@@ -44,11 +42,7 @@ class KafkaBus:
         self._closed = False
         self._failed_at_s = float("-inf")
         self._moved_at_s = float("-inf")
-        try:
-            self._producer = KafkaProducer(**configuring.producer(settings.kafka))
-            self._producer.partitions_for(self._settings.topic)
-        except kafka.errors.KafkaError as error:
-            raise Unavailable(f"Kafka: {error}") from error
+        self._line = Line(settings.kafka)
 
     def append(self, batch: Sequence[Message]) -> Future[None]:
         """See ``Bus.append``. A batch larger than the whole bound is taken when nothing waits.
@@ -56,11 +50,13 @@ class KafkaBus:
         Raises ``Rejected`` for an event that no record of the topic can hold.
         """
         records = self._records(batch)
-        self._admit(len(batch))
-        delivery = _Delivery(len(batch), self._answered)
+        producer = self._admit(len(batch))
+        delivery = _Delivery(producer, len(batch), self._answered)
+        topic = self._settings.topic
         try:
             for partition, value in records:
-                delivery.follow(self._send(partition, value))
+                sent = producer.send(topic, value=value, partition=partition, headers=HEADERS)
+                delivery.follow(sent)
         except (kafka.errors.KafkaError, ValueError) as error:
             delivery.failed(error)
         else:
@@ -77,7 +73,8 @@ class KafkaBus:
             room = self._waiting < self._queue_events
             stalled = self._waiting > 0 and now_s - self._moved_at_s > _STALLED_S
             failing = now_s - self._failed_at_s < _FAILING_S
-            return room and not (stalled or failing or self._closed)
+            ready = self._line.producer is not None
+            return ready and room and not (stalled or failing or self._closed)
 
     def close(self) -> None:
         """See ``Bus.close``. What the brokers do not take in time is answered ``Unavailable``."""
@@ -85,7 +82,7 @@ class KafkaBus:
             if self._closed:
                 return
             self._closed = True
-        self._producer.close(timeout=self._settings.request_timeout_ms / 1000 + _CLOSING_S)
+        self._line.close()
 
     def _records(self, batch: Sequence[Message]) -> list[tuple[int, bytes]]:
         """The batch as (partition, value of a record); a partition's are in the batch's order."""
@@ -110,20 +107,20 @@ class KafkaBus:
             for value in pack(share, record_bytes=record_bytes)
         ]
 
-    def _admit(self, events: int) -> None:
+    def _admit(self, events: int) -> Any:
+        """Count them as waiting; the producer to send them by."""
         with self._lock:
             if self._closed:
                 raise Unavailable("the bus is closed")
+            producer = self._line.producer
+            if producer is None:
+                raise Unavailable("the brokers did not answer, and are being called again")
             if self._waiting > 0 and self._waiting + events > self._queue_events:
                 raise Unavailable(f"{self._waiting} events already wait for the brokers")
             if self._waiting == 0:
                 self._moved_at_s = time.monotonic()
             self._waiting += events
-
-    def _send(self, partition: int, value: bytes) -> Any:
-        return self._producer.send(
-            self._settings.topic, value=value, partition=partition, headers=HEADERS
-        )
+            return producer
 
     def _answered(self, delivery: _Delivery) -> None:
         now_s = time.monotonic()
@@ -134,12 +131,15 @@ class KafkaBus:
                 if now_s - self._failed_at_s > _FAILING_S:
                     log.warning("the brokers took no events: %s", delivery.failure)
                 self._failed_at_s = now_s
+        if delivery.failure is not None:
+            self._line.replace(delivery.producer)
 
 
 class _Delivery:
     """A batch under way: answered once, when the last of its records was."""
 
-    def __init__(self, events: int, on_answer: Callable[[_Delivery], None]) -> None:
+    def __init__(self, producer: Any, events: int, on_answer: Callable[[_Delivery], None]) -> None:
+        self.producer = producer
         self.done: Future[None] = Future()
         # A running future can't be cancelled: who gives up waiting must not take the answer away.
         self.done.set_running_or_notify_cancel()
