@@ -11,7 +11,12 @@ from contextlib import closing, contextmanager
 from controller.api.app import make_app
 from controller.api.ports import Services
 from controller.api.server import serve_until
+from controller.bootstrap import bus_readers, features_of
+from controller.bus_view import BusView
+from controller.command_post import HttpCommands
+from controller.feedback import FeedbackOperations
 from controller.fleet import Fleet, Replica, monotonic_s
+from controller.inspection import Inspection
 from controller.keys import Authenticator, wall_us
 from controller.latch import Latch
 from controller.layout import Layout
@@ -28,7 +33,8 @@ from controller.state import Declared
 from controller.store.port import Store
 from controller.store.sql import open_store
 from engine.adapters.http import HttpActuator
-from signals.features.reader import SqliteFeatures
+from signals.bus.port import Consumed
+from signals.features.partitioned import PartitionedFeatures
 from signals.file_lock import FileLock
 
 
@@ -38,7 +44,7 @@ def serve(settings: Settings, stop: threading.Event) -> None:
     with (
         FileLock(layout.store_db),
         closing(open_store(layout.store_url, settings.store)) as store,
-        closing(SqliteFeatures(layout.features_db)) as features,
+        closing(features_of(settings)) as features,
     ):
         bring_in_metrics(settings, store)
         _serve(settings, layout, store, features, stop)
@@ -48,12 +54,17 @@ def _serve(
     settings: Settings,
     layout: Layout,
     store: Store,
-    features: SqliteFeatures,
+    features: PartitionedFeatures,
     stop: threading.Event,
 ) -> None:
     declared = {name: _declared(settings, name) for name in settings.targets}
     identity = take_identity(store)
-    with _fleet(settings, layout, identity) as fleet:
+    with (
+        _fleet(settings, layout, identity) as fleet,
+        closing(Inspection(layout.features_files, settings.features)) as inspection,
+        closing(_commands(settings, layout)) as commands,
+        closing(_bus(settings, inspection)) as bus,
+    ):
         loops = Loops(
             {
                 name: TargetLoop(
@@ -79,7 +90,11 @@ def _serve(
             store=store,
             store_file=layout.store_db,
             features=features,
-            dead_letters=features,
+            inspection=inspection,
+            bus=bus.status,
+            feedback=FeedbackOperations(
+                store, commands, inspection, tuple(settings.targets), clock=wall_us
+            ),
             operations=Operations(
                 store, fleet, declared, clock=wall_us, mono=monotonic_s, wake=loops.wake
             ),
@@ -91,6 +106,22 @@ def _serve(
         with loops.running(stop):
             serve_until(stop, make_app(services), settings.serve)
         loops.check()
+
+
+def _bus(settings: Settings, inspection: Inspection) -> BusView:
+    def consumed(partition: int) -> Consumed:
+        return lambda: inspection.offset(partition)
+
+    return BusView(lambda: bus_readers(settings, consumed))
+
+
+def _commands(settings: Settings, layout: Layout) -> HttpCommands:
+    ingest = settings.ingest
+    return HttpCommands(
+        f"http://{ingest.host}:{ingest.port}",
+        read_secret(layout.key("serve")),
+        timeout_s=settings.serve.command_timeout_ms / 1000,
+    )
 
 
 def _declared(settings: Settings, name: str) -> Declared:

@@ -33,6 +33,11 @@ BOUNDED_IN_ROUTE: Final[frozenset[Route]] = frozenset(
         ("DELETE", "/v1/metric-definitions/{name}"),
         ("POST", "/v1/policies"),
         ("POST", "/v1/kill"),
+        ("GET", "/v1/bus"),
+        ("GET", "/v1/commands/{command_id}"),
+        ("GET", "/v1/dead-letters/{letter_id}"),
+        ("POST", "/v1/dead-letters/replay"),
+        ("POST", "/v1/dead-letters/discard"),
     }
 )
 """Routes that look themselves at the targets a key covers, or are about none."""
@@ -68,7 +73,18 @@ ACCESS: Final[dict[Route, Role]] = {
     ("GET", "/v1/keys"): "admin",
     ("POST", "/v1/keys"): "admin",
     ("DELETE", "/v1/keys/{key_id}"): "admin",
+    ("GET", "/v1/features"): "viewer",
+    ("GET", "/v1/orphans"): "viewer",
+    ("GET", "/v1/bus"): "viewer",
+    ("GET", "/v1/commands"): "viewer",
+    ("GET", "/v1/commands/{command_id}"): "viewer",
     ("GET", "/v1/dead-letters"): "viewer",
+    ("GET", "/v1/dead-letters/{letter_id}"): "viewer",
+    ("POST", "/v1/dead-letters/replay"): "operator",
+    ("POST", "/v1/dead-letters/discard"): "operator",
+    ("GET", "/v1/producers"): "viewer",
+    ("POST", "/v1/producers/{producer}/quarantine"): "operator",
+    ("POST", "/v1/producers/{producer}/release"): "operator",
     ("GET", "/v1/intents"): "viewer",
     ("GET", "/v1/metric-definitions"): "viewer",
     ("GET", "/v1/metric-definitions/{name}"): "viewer",
@@ -85,6 +101,10 @@ FILTERED: Final[frozenset[Route]] = frozenset(
         ("GET", "/v1/decisions"),
         ("GET", "/v1/intents"),
         ("GET", "/v1/rules"),
+        ("GET", "/v1/features"),
+        ("GET", "/v1/orphans"),
+        ("GET", "/v1/commands"),
+        ("GET", "/v1/dead-letters"),
     }
 )
 """Routes that answer for one target when ``?target=`` names it. Elsewhere it means nothing."""

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Query
+from fastapi import Query, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+
+from controller.feedback import Given
 
 NDJSON = "application/x-ndjson"
 LINES_AT_ONCE = 500
@@ -31,6 +33,11 @@ def lines(rows: Sequence[Any]) -> StreamingResponse:
 def page(rows: Sequence[Any], limit: int, cursor: str | int | None) -> dict[str, Any]:
     """A page and, when there may be more, the cursor of the next one."""
     return {"items": rows, "next": cursor if len(rows) == limit else None}
+
+
+def given(command: Given) -> Response:
+    """202 for a command that is on the bus, and where to ask what became of it."""
+    return Answer(command, status_code=202, headers={"Location": f"/v1/commands/{command.id}"})
 
 
 def _encoded(rows: Sequence[Any]) -> Iterator[bytes]:

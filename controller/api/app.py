@@ -8,13 +8,17 @@ from fastapi import Depends, FastAPI
 
 from controller.api import (
     audit,
+    dead_letters,
     declarations,
+    features,
     health,
     keys,
     metrics,
     policies,
     problems,
+    producers,
     requests,
+    signals,
     targets,
     trials,
 )
@@ -25,7 +29,20 @@ VERSION = "0.1.0"
 
 PROTECTED = tuple(
     room.router
-    for room in (targets, policies, trials, requests, audit, keys, declarations, metrics)
+    for room in (
+        targets,
+        policies,
+        trials,
+        requests,
+        features,
+        signals,
+        dead_letters,
+        producers,
+        audit,
+        keys,
+        declarations,
+        metrics,
+    )
 )
 ROUTERS = (*PROTECTED, health.router)
 

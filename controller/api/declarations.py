@@ -1,11 +1,8 @@
-"""What files declare, read-only here: intents, rules. And what became of signals."""
+"""What files declare, read-only here: intents, rules."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 
 from controller.api.access import Wired
 from controller.api.answers import Answer, Limit, page
@@ -44,15 +41,3 @@ def decisions(services: Wired, target: str | None = None, limit: Limit = 100) ->
     """What was decided, from which context, with what chance; newest first."""
     with services.store.read() as tx:
         return Answer(page(tx.decisions(target=target, limit=limit), limit, None))
-
-
-@router.get("/dead-letters", tags=["signals"], responses=documented(422))
-def dead_letters(
-    services: Wired, after: Annotated[int, Query(ge=0)] = 0, limit: Limit = 100
-) -> Response:
-    """Signals that were accepted and could not be used, with the reason, as they came in."""
-    found = services.dead_letters.dead_letters(after=after, limit=limit)
-    shown = [
-        msgspec.to_builtins(one) | {"body": one.body.decode("utf-8", "replace")} for one in found
-    ]
-    return Answer(page(shown, limit, found[-1].offset if found else None))

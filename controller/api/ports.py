@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 
+from controller.feedback import FeedbackOperations
 from controller.fleet import Fleet
+from controller.inspection import Inspection
 from controller.keys import Authenticator
 from controller.operations import Operations
 from controller.settings import Settings
 from controller.store.port import Store
-from signals.features.batch import DeadLetter
+from signals.bus.port import BusStatus
 from signals.features.model import Features
 
 
@@ -24,25 +26,20 @@ class Loop(Protocol):
         """None when the loop is doing its work; else why it is not, in a few words."""
 
 
-class DeadLetters(Protocol):
-    """Signals that were accepted and then could not be used."""
-
-    def dead_letters(self, *, after: int = 0, limit: int = 100) -> Sequence[DeadLetter]:
-        """By bus offset, those above ``after``."""
-
-
 class Services(Struct, frozen=True, kw_only=True):
     """Everything that routes use. ``store_file`` is read beside the store, as an auditor does.
 
-    ``clock`` gives µs since the epoch.
+    ``bus`` tells how each partition of the log stands; ``clock`` gives µs since the epoch.
     """
 
     settings: Settings
     store: Store
     store_file: Path
     features: Features
-    dead_letters: DeadLetters
+    inspection: Inspection
+    bus: Callable[[], Mapping[int, BusStatus]]
     operations: Operations
+    feedback: FeedbackOperations
     authenticator: Authenticator
     loop: Loop
     fleet: Fleet

@@ -14,6 +14,7 @@ import typer
 from controller.cli.client import Client, read_key
 from controller.cli.posting import Part, Summary, documents, parts, post_all
 from controller.cli.root import Json, root_of, show
+from controller.cli.tail import tail
 from signals.errors import Rejected
 
 PARTLY = 1
@@ -23,6 +24,7 @@ MAX_SHOWN = 20
 app = typer.Typer(
     help="Feedback: post it, watch it, fold it again.", no_args_is_help=True, rich_markup_mode=None
 )
+app.command()(tail)
 
 
 @app.command()

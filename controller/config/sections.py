@@ -49,6 +49,13 @@ class ServeSettings(Section):
     keys_cache_s: float = setting(
         2.0, unit="s", reason="a revoked key works no longer than this", ge=0, le=5
     )
+    command_timeout_ms: int = setting(
+        3000,
+        unit="ms",
+        reason="ingest has so long to take an operator's command; then 503",
+        ge=100,
+        le=60_000,
+    )
     definitions_cache_s: float = setting(
         2.0, unit="s", reason="other processes follow a metric's change this soon", ge=0, le=5
     )

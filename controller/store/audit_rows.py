@@ -19,6 +19,8 @@ RESERVED: Final = frozenset(
     | {"metric.declared", "metric.changed", "metric.retired"}
 )
 """Actions that the verifier reads as changes of a row; each is written with its change."""
+LAST: Final = "\uffff"
+"""Sorts after whatever an id may hold."""
 
 
 class AuditRows(Rows):
@@ -109,3 +111,16 @@ class AuditRows(Rows):
         query = query.order_by(rows.leaf_index).limit(bounded(limit))
         found = self._connection.execute(query).scalars()
         return [msgspec.json.decode(stored, type=Entry) for stored in found]
+
+    def subjects(
+        self, prefix: str, *, target: str | None = None, before: str | None = None, limit: int = 100
+    ) -> list[str]:
+        """Subjects that begin with ``prefix``, each once, highest first."""
+        rows = audit_entries.c
+        query = select(rows.subject).where(rows.subject >= prefix, rows.subject < prefix + LAST)
+        if target is not None:
+            query = query.where(rows.target == target)
+        if before is not None:
+            query = query.where(rows.subject < before)
+        query = query.distinct().order_by(rows.subject.desc()).limit(bounded(limit))
+        return list(self._connection.execute(query).scalars())

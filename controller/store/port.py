@@ -185,6 +185,14 @@ class Tx(Protocol):
     ) -> list[Entry]:
         """Entries with a higher index, in order, decoded from their stored bytes."""
 
+    def subjects(
+        self, prefix: str, *, target: str | None = None, before: str | None = None, limit: int = 100
+    ) -> list[str]:
+        """What the audit is about, of ids with a prefix: each once, the newest first.
+
+        ``before`` is an id, for pages.
+        """
+
     def add_key(self, principal: Principal, token_sha256: bytes, *, actor: str, at_us: int) -> None:
         """Store a key's hash; one audit entry without the key."""
 

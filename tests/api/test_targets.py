@@ -110,7 +110,7 @@ def test_declarations_are_shown_as_declared(plane: Plane) -> None:
     metrics = {one["name"]: one for one in plane.get("/v1/metric-definitions")["items"]}
     assert (metrics["thumbs"]["low"], metrics["edited_resend"]["direction"]) == (-1.0, "down")
     assert plane.get("/v1/rules").body == {"items": []}
-    assert plane.get("/v1/dead-letters").body == {"items": [], "next": None}
+    assert plane.get("/v1/dead-letters").body == {"items": [], "next": None, "counts": {}}
 
 
 def test_figures_are_there_for_prometheus(plane: Plane) -> None:
