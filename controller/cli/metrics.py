@@ -102,18 +102,8 @@ def declare(
     trimtab metrics declare stars --type float --low 1 --high 5 --absent missing
     trimtab metrics declare stars --attribution-s 86400
     """
-    given = {
-        "layer": layer,
-        "type": type_,
-        "unit": unit,
-        "direction": direction,
-        "low": low,
-        "high": high,
-        "attribution_s": attribution_s,
-        "absent": absent,
-        "owner": owner,
-    }
-    named = {field: value for field, value in given.items() if value is not None}
+    bounds = _given(low=low, high=high, attribution_s=attribution_s, absent=absent, owner=owner)
+    named = _given(layer=layer, type=type_, unit=unit, direction=direction) | bounds
     with root_of(ctx).client() as client:
         made = client.put(f"{PATH}/{name}", _latest(client, name) | named)
     show(made, as_json, _line)
@@ -124,6 +114,10 @@ def retire(ctx: typer.Context, name: MetricName, as_json: Json = False) -> None:
     """Take a metric out of force: new events of it are refused, its past stays readable."""
     with root_of(ctx).client() as client:
         show(client.delete(f"{PATH}/{name}"), as_json, _line)
+
+
+def _given(**fields: object) -> dict[str, object]:
+    return {field: value for field, value in fields.items() if value is not None}
 
 
 def _latest(client: Client, name: str) -> dict[str, Any]:
