@@ -234,16 +234,16 @@ def test_letters_that_still_can_not_be_folded_stand_in_no_other_s_way(line: OnTh
 
 def test_the_first_event_of_a_day_may_stand_beside_one_that_fails(line: OnTheBus) -> None:
     """The day's table of ids is made in the transaction that the failure undoes."""
-    poisoned = msgspec.structs.replace(
-        stamp(), trial=SeenTrial(id="tri", block=2**63, arm="candidate")
-    )
+    block = SeenTrial(id="tri", block=2**63, arm="candidate")
+    unwritable = second(0, T0_US, by=stamp(target="elsewhere", trial=block))
     line.take(
         arrived(1, 1, T0_US),
         feedback("a", T0_US, number=1),
-        msgspec.structs.replace(arrived(2, 2, T0_US), stamp=poisoned),
+        unwritable,
         feedback("b", T0_US + DAY_US, number=1),
     )
     assert joined(line) == ["a", "b"]
+    assert [letter.reason for letter in line.features.dead_letters()] == ["unfoldable"]
 
 
 def test_an_orphan_that_expired_waits_again_and_finds_its_request(tmp_path: Path) -> None:
