@@ -6,6 +6,7 @@
     bus/00000000000000120034.db   its name is the first offset that it may hold
     bus/00000000000000240971.db   the newest: appended to
     bus/next.db                   the next one, empty, made ahead so that a roll-over is a rename
+    bus/making.db                 becomes next.db when it is whole
 
 The newest file's name alone keeps offsets from coming back, whatever else was dropped.
 """
@@ -22,6 +23,7 @@ from signals.bus import log_file
 from signals.errors import Unavailable
 
 NEXT: Final = "next.db"
+_MAKING: Final = "making.db"
 _BESIDES: Final = ("-wal", "-shm")
 _SEGMENT: Final = re.compile(r"^(\d{20})\.db$")
 
@@ -86,6 +88,7 @@ class Folder:
         Raises ``OSError``. Only for the writer, and before it makes anything.
         """
         remove(self.path / NEXT)
+        remove(self.path / _MAKING)
         for besides in _BESIDES:
             for stray in self.path.glob(f"*.db{besides}"):
                 if not stray.with_name(stray.name.removesuffix(besides)).exists():
@@ -93,7 +96,13 @@ class Folder:
 
     def _make_next(self) -> None:
         if not (self.path / NEXT).exists():
-            log_file.create(self.path / NEXT)
+            making = self.path / _MAKING
+            try:
+                remove(making)
+                log_file.create(making)
+                os.rename(making, self.path / NEXT)
+            except OSError as error:
+                raise Unavailable(f"cannot make the log's next segment: {error}") from error
 
 
 def remove(file: Path) -> None:
