@@ -1,4 +1,4 @@
-"""Metric definitions: which make sense, who may change them, and what a configuration declares.
+"""Metric definitions: who may change them, and what a configuration declares.
 
 A metric belongs to the team that is its ``owner``: keys of that team change it, admins change all,
 and one without an owner is the admins' alone. A metric that is built in or that a file declares is
@@ -7,27 +7,21 @@ changed there. What may follow what is in ``controller.metric_versions``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from typing import Final, get_args
+from typing import Final
 
 from msgspec import Struct
 
 from controller.keys import ANY, covers
+from controller.metric_checks import check
 from controller.metric_versions import in_force
-from controller.rules.conditions import FEATURES
 from controller.settings import DEFAULT_METRICS, Settings
 from controller.store.port import Principal, Tx
 from signals.definitions import Definition, ManagedBy
-from signals.errors import Conflict, Denied, NotFound, Rejected
-from signals.settings import MetricSettings, Name
+from signals.errors import Conflict, Denied, NotFound
+from signals.settings import MetricSettings
 
 DECLARED: Final[tuple[ManagedBy, ...]] = ("built_in", "file")
-NAME: Final = re.compile(get_args(Name)[1].pattern)
-TAKEN: Final = frozenset(
-    feature.removesuffix("_rate") for feature in FEATURES if feature.endswith("_rate")
-)
-"""A metric's feature is ``<name>_rate``; one of these would hide an engine's."""
 
 
 class Declared(Struct, frozen=True, kw_only=True):
@@ -46,32 +40,6 @@ def declared_in(settings: Settings) -> dict[str, Declared]:
         )
         for name, metric in settings.metrics.items()
     }
-
-
-def check(name: str, metric: MetricSettings) -> None:
-    """Raise ``Rejected`` for a metric that makes no sense; its fields are each within bounds."""
-    if not NAME.fullmatch(name):
-        raise Rejected(f"{name!r} is no name", field="name", value=name, allowed=NAME.pattern)
-    if name in TAKEN:
-        raise Rejected(
-            f"{name}_rate is a feature of the engine already; choose another name",
-            field="name",
-            value=name,
-        )
-    if metric.low >= metric.high:
-        raise Rejected(
-            f"low = {metric.low:g} must be below high = {metric.high:g}",
-            field="low",
-            value=metric.low,
-            allowed=f"below {metric.high:g}",
-        )
-    if metric.owner and not NAME.fullmatch(metric.owner):
-        raise Rejected(
-            f"{metric.owner!r} is no team's name",
-            field="owner",
-            value=metric.owner,
-            allowed=NAME.pattern,
-        )
 
 
 def declare(
@@ -129,11 +97,10 @@ def bring_in(tx: Tx, wanted: Mapping[str, Declared], *, at_us: int) -> list[Defi
     refused: list[str] = []
     for name, one in wanted.items():
         try:
-            check(name, one.metric)
             made = tx.declare(
                 name, one.metric, managed_by=one.managed_by, actor=one.managed_by, at_us=at_us
             )
-        except Rejected as error:
+        except Conflict as error:
             refused.append(f"metrics.{name}: {error.detail}")
             continue
         if made != before.get(name):

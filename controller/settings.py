@@ -17,10 +17,12 @@ from controller.config.sections import (
     TrialSettings,
 )
 from controller.config.targets import EngineChoice, Knobs, KnobSettings, OnKill, TargetSettings
+from controller.metric_checks import check
 from controller.plant.settings import PlantSettings
 from controller.store.settings import StoreSettings
 from engine.settings import EngineSettings
 from signals.configuring import Section, setting
+from signals.errors import Rejected
 from signals.settings import BusSettings, FeatureSettings, IngestSettings, MetricSettings, Name
 
 __all__ = [
@@ -92,8 +94,10 @@ class Settings(Section):
     @classmethod
     def _with_built_in(cls, metrics: dict[str, MetricSettings]) -> dict[str, MetricSettings]:
         for name, metric in metrics.items():
-            if metric.low >= metric.high:
-                raise ValueError(f"{name}: low = {metric.low} must be below high = {metric.high}")
+            try:
+                check(name, metric)
+            except Rejected as error:
+                raise ValueError(f"{name}: {error.detail}") from error
         return DEFAULT_METRICS | metrics
 
     @model_validator(mode="after")

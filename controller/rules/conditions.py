@@ -14,22 +14,8 @@ from typing import Any, Final, Literal, NoReturn
 
 from cel_expr_python import cel
 
+from controller.rules.features import FEATURES, RATE
 from signals.errors import Rejected
-
-FEATURES: Final = (
-    "attainment",
-    "error_rate",
-    *(f"{time}_ms_{rank}" for time in ("ttft", "tpot", "e2e") for rank in ("p50", "p95", "p99")),
-    "arrivals_per_s",
-    "offered_tokens_per_s",
-    "tokens_per_s",
-    "waiting",
-    "running",
-    "kv_usage",
-    "kv_hit_ratio",
-    "reward_mean",
-)
-"""What every intent and the target itself has, beside ``<metric>_rate``."""
 
 TARGET: Final = "target"
 NEAR_MATCHES: Final = 3
@@ -46,7 +32,7 @@ def feature_names(intents: Iterable[str], metrics: Iterable[str]) -> tuple[str, 
     >>> feature_names(["live"], ["thumbs"])[-1]
     'target.waiting'
     """
-    below = (*FEATURES, *(f"{metric}_rate" for metric in metrics))
+    below = (*FEATURES, *(f"{metric}{RATE}" for metric in metrics))
     return tuple(sorted(f"{owner}.{name}" for owner in {*intents, TARGET} for name in below))
 
 

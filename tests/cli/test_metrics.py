@@ -59,7 +59,7 @@ def test_the_built_in_metrics_are_listed_with_who_manages_them(served: Served) -
         (("retire", "nothing"), "no metric nothing is in force"),
         (("show", "nothing"), "no metric nothing was ever declared"),
         (("declare", "tone", "--type", "text"), "'boolean', 'float', 'count' or 'duration'"),
-        (("declare", "tone", "--low", "3"), "low = 3 must be below high = 1"),
+        (("declare", "tone", "--low", "3"), "low = 3.0 must be below high = 1.0"),
         (("declare", "Tone"), "^[a-z][a-z0-9_]{0,62}$"),
         (("declare", "error"), "choose another name"),
     ],

@@ -44,6 +44,8 @@ def refused(tree: dict[str, Any]) -> BadSettings:
         ({"bus": {"commit_ms": -1}}, "bus.commit_ms", "0..1000 ms"),
         ({"metrics": {"Bad": {}}}, "metrics.Bad", "is no name"),
         ({"metrics": {"m": {"low": 2.0}}}, "metrics", "low = 2.0 must be below high = 1.0"),
+        ({"metrics": {"error": {}}}, "metrics", "error_rate is a feature of the engine already"),
+        ({"metrics": {"m": {"owner": "Us"}}}, "metrics", "owner = 'Us' is no team's name"),
         ({"metrics": {"m": {"direction": "left"}}}, "metrics.m.direction", "up, down"),
         (with_target(on_kill="stop"), "targets.chat.on_kill", "hold, last_stable, baseline"),
         (with_target(on_kil="hold"), "targets.chat.on_kil", "did you mean on_kill?"),
