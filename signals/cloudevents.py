@@ -5,8 +5,8 @@
 ``source, id`` unique together, so both make up the event's id: ``<source>#<id>``
 ``time``       required here, though optional in the standard
 ``subject``    the request id, where ``data`` names no id itself
-``data``       ``{value, request_id | external_id | session_id, target}``, or the
-               engine's record when the kind is basic
+``data``       ``{value, request_id | external_id | session_id, target, model}``,
+               or the engine's record when the kind is basic
 =============  ======================================================================
 
 Extension attributes are ignored. Reference: CloudEvents 1.0.2, sections 3 and JSON format.
@@ -44,6 +44,7 @@ class _Feedback(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     external_id: str | None = None
     session_id: str | None = None
     target: str | None = None
+    model: str | None = None
 
 
 T = TypeVar("T")
@@ -79,6 +80,7 @@ def read_cloud_event(raw: bytes | msgspec.Raw) -> Posted:
         external_id=feedback.external_id,
         session_id=feedback.session_id,
         target=feedback.target,
+        model=feedback.model,
     )
 
 
