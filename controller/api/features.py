@@ -15,11 +15,12 @@ from controller.api.answers import Answer
 from controller.api.ports import Services
 from controller.api.problems import documented
 from controller.api.target_views import declared
-from controller.figures import By, Group, counted, figures, grouped
+from controller.figures import By, Group, Rated, counted, figures, grouped, metrics
+from controller.keys import influences
 from controller.settings import Settings
 from signals.errors import Rejected
 from signals.events import MICROS
-from signals.features.model import FIVE_MINUTES_S, HOUR_S, MINUTE_S, WindowRevision
+from signals.features.model import FIVE_MINUTES_S, HOUR_S, MINUTE_S
 from signals.features.windows import start_of
 
 router = APIRouter(prefix="/v1/features", tags=["features"])
@@ -56,19 +57,23 @@ def listed(asked: Annotated[Asked, Query()], services: Wired) -> Response:
     """Windows of a target that start in [from, to), by time, with counts and figures.
 
     Without ``from``, the last 20 of that width. A figure without evidence is null. ``revision`` is
-    0 while a window is open and rises with each correction after it closed.
+    0 while a window is open, 1 when it has closed, and one more with each correction; of windows
+    that are shown merged it is the sum. Per business metric: ``rate`` of the requests that arrived
+    in the window, once its attribution window has closed for them; how many these are, how many
+    are open still, and whose values they have.
     """
     declared(services, asked.target)
     span = _span(services.settings, asked, services.clock())
     start_us, passed = _place(asked.after, span.start)
     groups = _groups(services, asked, range(start_us, span.stop))
     found = list(islice(groups, passed, passed + asked.limit))
+    rated = _rated(services, asked.target)
     return Answer(
         {
             "target": asked.target,
             "width_s": asked.width_s,
             "watermark_us": services.features.watermark_us(asked.target),
-            "items": [_shown(group, asked.width_s) for group in found],
+            "items": [_shown(group, asked.width_s, rated) for group in found],
             "next": _next(found, start_us, passed) if len(found) == asked.limit else None,
         }
     )
@@ -122,7 +127,17 @@ def _next(found: list[Group], start_us: int, passed: int) -> str:
     return f"{last_us}.{same + (passed if last_us == start_us else 0)}"
 
 
-def _shown(group: Group, width_s: int) -> dict[str, Any]:
+def _rated(services: Services, target: str) -> Rated:
+    """What business figures are computed with."""
+    with services.store.read() as tx:
+        return Rated(
+            definitions={one.name: one for one in tx.definitions()},
+            influences=influences(tx.keys(), now_us=services.clock()),
+            watermark_us=services.features.watermark_us(target),
+        )
+
+
+def _shown(group: Group, width_s: int, rated: Rated) -> dict[str, Any]:
     counts = msgspec.to_builtins(counted(group))
     for name in ("ttft", "tpot", "e2e"):
         counts[name].pop("sketch")
@@ -134,14 +149,11 @@ def _shown(group: Group, width_s: int) -> dict[str, Any]:
         "digest": group.digest,
         "trial": group.trial,
         "block": group.block,
-        "revision": _revision(group.windows),
+        "revision": sum(each.revision for each in group.windows),
+        "corrected": any(each.revision > 1 for each in group.windows),
         "closed": all(each.closed for each in group.windows),
         "incomplete": any(each.incomplete for each in group.windows),
         "counts": counts,
         "figures": figures(group),
+        "metrics": metrics(group, rated),
     }
-
-
-def _revision(windows: tuple[WindowRevision, ...]) -> int:
-    """Of one window its own; of several the sum, which rises when any of them is corrected."""
-    return sum(each.revision for each in windows)

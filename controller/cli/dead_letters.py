@@ -6,38 +6,164 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.cli.root import Json, root_of, show
+from controller.cli.commanding import Wait, give, told
+from controller.cli.root import Json, Reason, root_of, show
 from controller.cli.tables import table, when
+from signals.errors import Rejected
 
 app = typer.Typer(
     help="Signals that could not be used.", no_args_is_help=True, rich_markup_mode=None
 )
 
+Target = Annotated[str | None, typer.Option(help="Only this target's.")]
+Producer = Annotated[str | None, typer.Option(help="Only this producer's.")]
+BuriedFor = Annotated[
+    str | None, typer.Option("--for", help="Only those buried for this reason, as listed.")
+]
+Ids = Annotated[list[str] | None, typer.Argument(help="Letters by id, as listed.")]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="The oldest so many of each target.")]
+
 
 @app.command("list")
 def listed(
     ctx: typer.Context,
-    after: Annotated[int, typer.Option(min=0, help="Above this offset: the next page.")] = 0,
+    target: Target = None,
+    producer: Producer = None,
+    buried_for: BuriedFor = None,
+    after: Annotated[str, typer.Option(help="The next page, as the last one said.")] = "0",
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 100,
     as_json: Json = False,
 ) -> None:
-    """List signals that were accepted and could not be used, as they came in, with the reason."""
+    """List signals that were accepted and could not be used, as they came in, with the reason.
+
+    \b
+    trimtab dead-letters list --producer shop
+    trimtab dead-letters list --for undeclared_metric --target chat
+    """
     with root_of(ctx).client() as client:
-        show(client.get("/v1/dead-letters", after=after, limit=limit), as_json, _table)
+        found = client.get(
+            "/v1/dead-letters",
+            target=target,
+            producer=producer,
+            reason=buried_for,
+            after=after,
+            limit=limit,
+        )
+    show(found, as_json, _table)
+
+
+@app.command("show")
+def one(
+    ctx: typer.Context,
+    letter_id: Annotated[str, typer.Argument(help="A letter's id, as listed.")],
+    as_json: Json = False,
+) -> None:
+    """Show one letter: why it could not be used, and the event as it came in.
+
+    \b
+    trimtab dead-letters show 0-4711
+    """
+    with root_of(ctx).client() as client:
+        show(client.get(f"/v1/dead-letters/{letter_id}"), as_json, _words)
+
+
+@app.command()
+def replay(
+    ctx: typer.Context,
+    reason: Reason,
+    ids: Ids = None,
+    target: Target = None,
+    producer: Producer = None,
+    buried_for: BuriedFor = None,
+    limit: Limit = 1000,
+    wait_s: Wait = 10,
+    as_json: Json = False,
+) -> None:
+    """Fold letters again, as if they came in now; those that fail again stay.
+
+    After declaring a metric that was missing, or letting a producer in again.
+
+    \b
+    trimtab dead-letters replay 0-4711 0-4712 -m "declared thumbs"
+    trimtab dead-letters replay --for undeclared_metric --producer shop -m "declared thumbs"
+    """
+    body = _body(ids, target, producer, buried_for, limit, reason)
+    with root_of(ctx).client() as client:
+        done = give(client, "/v1/dead-letters/replay", body, wait_s=wait_s)
+    show(done, as_json, told)
+
+
+@app.command()
+def discard(
+    ctx: typer.Context,
+    reason: Reason,
+    ids: Ids = None,
+    target: Target = None,
+    producer: Producer = None,
+    buried_for: BuriedFor = None,
+    limit: Limit = 1000,
+    wait_s: Wait = 10,
+    as_json: Json = False,
+) -> None:
+    """Drop letters for good; nothing brings them back.
+
+    \b
+    trimtab dead-letters discard --for conflict --producer shop -m "they sent it twice"
+    """
+    body = _body(ids, target, producer, buried_for, limit, reason)
+    with root_of(ctx).client() as client:
+        done = give(client, "/v1/dead-letters/discard", body, wait_s=wait_s)
+    show(done, as_json, told)
+
+
+def _body(
+    ids: list[str] | None,
+    target: str | None,
+    producer: str | None,
+    buried_for: str | None,
+    limit: int,
+    reason: str,
+) -> dict[str, Any]:
+    where = {"target": target, "producer": producer, "reason": buried_for}
+    given = {name: value for name, value in where.items() if value is not None}
+    if bool(ids) == bool(given):
+        raise Rejected(
+            "say which letters: their ids, or --target, --producer or --for; not both ways"
+        )
+    chosen: dict[str, Any] = {"ids": ids} if ids else {"where": {**given, "limit": limit}}
+    return {**chosen, "reason": reason}
 
 
 def _table(found: Any) -> str:
     rows = [
         (
-            d["offset"],
+            d["id"],
             when(d["accepted_us"]),
+            d["target"],
             d["reason"],
             d["producer"],
             d["event_id"],
+            d["attempts"] or "",
             d["detail"],
         )
         for d in found["items"]
     ]
-    head = ["offset", "accepted", "reason", "producer", "event", "detail"]
+    head = ["id", "accepted", "target", "reason", "producer", "event", "tries", "detail"]
     more = f"\nmore: --after {found['next']}" if found["next"] else ""
-    return table(head, rows, none="no dead letters") + more
+    counts = ", ".join(f"{count} {reason}" for reason, count in found["counts"].items())
+    total = f"\nin all: {counts}" if counts else ""
+    return table(head, rows, none="no dead letters") + more + total
+
+
+def _words(letter: Any) -> str:
+    return "\n".join(
+        [
+            f"{letter['id']}  {letter['reason']}: {letter['detail']}",
+            f"target    {letter['target']}",
+            f"producer  {letter['producer']}",
+            f"event     {letter['event_id'] or 'unknown'}",
+            f"accepted  {when(letter['accepted_us'])}",
+            f"replayed  {letter['attempts']} times in vain",
+            letter["body"],
+        ]
+    )

@@ -12,10 +12,13 @@ from controller.cli import (
     configuration,
     control,
     dead_letters,
+    doctor,
+    features,
     keys,
     metrics,
     policies,
     processes,
+    producers,
     signals,
     status,
     trials,
@@ -65,6 +68,8 @@ configuration.add_to(app)
 status.add_to(app)
 control.add_to(app)
 why.add_to(app)
+features.add_to(app)
+doctor.add_to(app)
 app.add_typer(policies.app, name="policies")
 app.add_typer(trials.app, name="trials")
 app.add_typer(audit.app, name="audit")
@@ -72,6 +77,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(metrics.app, name="metrics")
 app.add_typer(signals.app, name="signals")
 app.add_typer(dead_letters.app, name="dead-letters")
+app.add_typer(producers.app, name="producers")
 
 
 def main() -> None:

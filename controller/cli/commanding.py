@@ -1,0 +1,51 @@
+"""Commands from the command line: given, then watched for a moment until they are carried out."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from controller.cli.client import Client
+from controller.cli.tables import when
+
+POLL_S = 0.1
+
+Wait = Annotated[
+    float, typer.Option("--wait", min=0, max=600, help="Seconds to wait until it is carried out.")
+]
+
+
+def give(client: Client, path: str, body: object, *, wait_s: float) -> Any:
+    """Give a command and return what became of it within ``wait_s``, or that it still waits."""
+    given = client.post(path, body)
+    until_s = time.monotonic() + wait_s
+    while True:
+        found = client.get(f"/v1/commands/{given['id']}")
+        if found["state"] != "waiting" or time.monotonic() >= until_s:
+            return found
+        time.sleep(POLL_S)
+
+
+def told(command: Any) -> str:
+    """A command and each of its events, in words."""
+    head = (
+        f"{command['id']} {command['command']} by {command['actor']} at {when(command['at_us'])}:"
+        f" {command['state']} ({command['reason']})"
+    )
+    return "\n".join([head, *(f"  {_event(event)}" for event in command["events"])])
+
+
+def _event(event: Any) -> str:
+    outcome = event["outcome"]
+    if outcome is None:
+        return f"{event['target']}: {event['state']}"
+    if outcome["subject"] is not None:
+        verb = "set aside" if outcome["command"] == "quarantine" else "let in again"
+        return f"{event['target']}: {outcome['subject']} is {verb}"
+    parts = [f"{outcome['done']} done"]
+    parts += [f"{outcome['failed']} failed again"] if outcome["failed"] else []
+    parts += [f"{outcome['absent']} not there"] if outcome["absent"] else []
+    parts += [f"{outcome['left']} left for another command"] if outcome["left"] else []
+    return f"{event['target']}: {', '.join(parts)}"
