@@ -51,14 +51,20 @@ def run_ingest(settings: Settings, stop: threading.Event) -> None:
 
 def run_features(settings: Settings, stop: threading.Event) -> None:
     """Dedupe, join, windows."""
+    from controller.definition_reader import StoreDefinitions
     from signals.features.main import run
 
-    with _assignment(settings) as assignment:
+    definitions = StoreDefinitions(
+        Layout(settings.state_dir).store_db,
+        cache_s=settings.serve.definitions_cache_s,
+        settings=settings.store,
+    )
+    with closing(definitions), _assignment(settings) as assignment:
         run(
             assignment=assignment,
             path_of=Layout(settings.state_dir).features,
             intents={name: target.intents for name, target in settings.targets.items()},
-            metrics=settings.metrics,
+            definitions=definitions,
             settings=settings.features,
             stop=stop,
         )

@@ -25,7 +25,7 @@ class WindowCounts(Struct, frozen=True, kw_only=True):
     ``good`` of them met every SLO set. ``completed`` ended with status ``ok``, ``errors`` with
     ``error``. Arrivals, tokens and ``covered_us`` (how much of the window was reported) come from
     the engine's seconds; waiting, running and KV blocks are as they stood at ``gauge_us`` (0: not
-    reported). ``prefix_lookups`` and ``prefix_hits`` are prompt tokens looked up in and found in the
+    reported). ``prefix_lookups`` and ``prefix_hits`` are prompt tokens looked up and found in the
     replica's prefix cache, the same in each of its intents.
 
     ``requests`` are those that *arrived* in the window, and ``outcomes`` what users made of these,

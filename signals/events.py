@@ -120,8 +120,8 @@ class Second(Struct, frozen=True, kw_only=True, tag_field="record", tag="second"
     """About one second of the engine; cut at each change of stamp, so none spans two blocks.
 
     ``waiting`` and ``running`` are as they stand at ``to_us``. ``prefix_lookups`` and
-    ``prefix_hits``: prompt tokens looked up in the prefix cache, and found there. ``dropped``: telemetry records lost
-    to a full ring since the engine started.
+    ``prefix_hits``: prompt tokens looked up in the prefix cache, and found there. ``dropped``:
+    telemetry records lost to a full ring since the engine started.
     """
 
     seq: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence, Set
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from signals.bus.port import Entry
 from signals.codec import Malformed, decode
@@ -27,6 +27,26 @@ class Event(Struct, frozen=True, kw_only=True):
     def identity(self) -> bytes:
         """Stands for (producer, id) in the dedupe tables."""
         return digest_of(f"{self.signal.producer}\n{self.signal.id}".encode())
+
+    @property
+    def score_identity(self) -> bytes | None:
+        """Stands for (request, metric, model) of a score: one and the same under any id."""
+        signal = self.signal
+        if signal.kind != "semantic" or signal.request_id is None:
+            return None
+        named = ("score", signal.target, signal.request_id, signal.name, signal.model or "")
+        return digest_of("\n".join(named).encode())
+
+    @property
+    def score_digest(self) -> bytes:
+        """Tells one score from another."""
+        return digest_of(repr(self.signal.value).encode())
+
+    def sightings(self) -> list[tuple[bytes, bytes]]:
+        """What it is known by, and the digest of what it says: first its id, then its score."""
+        score = self.score_identity
+        own = (self.identity, self.digest)
+        return [own] if score is None else [own, (score, self.score_digest)]
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):
@@ -87,15 +107,28 @@ EngineKey = tuple[str, str, str]
 ExternalId = tuple[str, str]
 """(target, external id)."""
 
+Session = tuple[str, str]
+"""(target, session id)."""
+
 
 class Needs(Struct, frozen=True, kw_only=True):
-    """What must be known before a batch can be folded."""
+    """What must be known before a batch can be folded.
 
-    identities: set[bytes]
-    request_ids: set[str]
-    external_ids: set[ExternalId]
-    engines: set[EngineKey]
-    targets: set[str]
+    ``request_ids`` and ``external_ids`` are all that occur, ``named`` and ``named_external`` those
+    that feedback names. ``arrivals``: the earliest arrival in each session that a request names;
+    ``moments``: sessions that feedback names, and when. ``accepted_us``: when the last event was.
+    """
+
+    identities: set[bytes] = field(default_factory=set)
+    request_ids: set[str] = field(default_factory=set)
+    external_ids: set[ExternalId] = field(default_factory=set)
+    named: set[str] = field(default_factory=set)
+    named_external: set[ExternalId] = field(default_factory=set)
+    arrivals: dict[Session, int] = field(default_factory=dict)
+    moments: set[tuple[str, str, int]] = field(default_factory=set)
+    engines: set[EngineKey] = field(default_factory=set)
+    targets: set[str] = field(default_factory=set)
+    accepted_us: int = 0
 
 
 def decode_all(entries: Sequence[Entry]) -> Batch:
@@ -125,31 +158,43 @@ def decode_all(entries: Sequence[Entry]) -> Batch:
 
 def needs(batch: Batch) -> Needs:
     """Everything that folding the batch may look up."""
-    found = Needs(
-        identities=set(), request_ids=set(), external_ids=set(), engines=set(), targets=set()
-    )
+    accepted_us = max((event.accepted_us for event in batch.events), default=0)
+    found = Needs(accepted_us=accepted_us)
     replayed = (each.event for each in batch.summoned.again if each.event is not None)
     for event in (*batch.events, *replayed):
         signal, record = event.signal, event.signal.data
         found.targets.add(signal.target)
         if record is None:
-            found.identities.add(event.identity)
-            _need_request(found, signal.target, signal.request_id, signal.external_id)
+            _for_feedback(found, event)
             continue
         stamp = record.stamp
         found.engines.add((stamp.target, stamp.replica, stamp.incarnation))
         if isinstance(record, Arrived | Finished):
-            _need_request(found, stamp.target, record.request_id, record.external_id)
+            _for_request(found, stamp.target, record)
     return found
 
 
-def _need_request(
-    found: Needs, target: str, request_id: str | None, external_id: str | None
-) -> None:
-    if request_id is not None:
-        found.request_ids.add(request_id)
-    if external_id is not None:
-        found.external_ids.add((target, external_id))
+def _for_feedback(found: Needs, event: Event) -> None:
+    signal = event.signal
+    found.identities.update(identity for identity, _ in event.sightings())
+    if signal.request_id is not None:
+        found.request_ids.add(signal.request_id)
+        found.named.add(signal.request_id)
+    elif signal.external_id is not None:
+        found.external_ids.add((signal.target, signal.external_id))
+        found.named_external.add((signal.target, signal.external_id))
+    elif signal.session_id is not None:
+        found.moments.add((signal.target, signal.session_id, signal.time_us))
+
+
+def _for_request(found: Needs, target: str, record: Arrived | Finished) -> None:
+    found.request_ids.add(record.request_id)
+    if record.external_id is not None:
+        found.external_ids.add((target, record.external_id))
+    if record.session_id is not None:
+        session = (target, record.session_id)
+        earliest_us = found.arrivals.get(session, record.arrival_us)
+        found.arrivals[session] = min(earliest_us, record.arrival_us)
 
 
 def apart(entries: Sequence[Entry], commands: Set[int]) -> Iterator[Sequence[Entry]]:

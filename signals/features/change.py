@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Literal
@@ -9,14 +10,16 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from signals.definitions import Definitions
 from signals.events import Signal
-from signals.features.batch import DeadLetter, EngineKey, Event, ExternalId, kind_of
+from signals.features.batch import DeadLetter, EngineKey, Event, ExternalId, Session, kind_of
+from signals.features.correlate import Wait
 from signals.features.model import Outcome, RequestRow, SecondRow, WindowKey
 from signals.features.operating import CommandOutcome, Quarantined
 from signals.features.producers import Delays, ProducerCounts
 from signals.features.sequences import Sequence
 from signals.features.windows import Tally
-from signals.settings import FeatureSettings, IntentSettings, MetricSettings, Slo
+from signals.settings import FeatureSettings, IntentSettings, Slo
 
 _DEFAULT_SLO = Slo()
 
@@ -30,7 +33,7 @@ class FeatureRules(Struct, frozen=True, kw_only=True):
     """What is declared: target -> intent -> settings, metrics, and the stage's own settings."""
 
     intents: Mapping[str, Mapping[str, IntentSettings]]
-    metrics: Mapping[str, MetricSettings]
+    definitions: Definitions
     settings: FeatureSettings
 
     def slo(self, target: str, intent: str) -> Slo:
@@ -59,11 +62,16 @@ class EngineState(Struct, kw_only=True):
 
 
 class Orphan(Struct, frozen=True, kw_only=True):
-    """Feedback whose request is not known yet."""
+    """Feedback whose request is not known yet.
+
+    ``wait``: it names a session, and waits for all requests before it to be known; None: for
+    the first that it can be about.
+    """
 
     offset: int
     accepted_us: int
     signal: Signal
+    wait: Wait | None = None
 
 
 class JoinedOutcome(Struct, frozen=True, kw_only=True):
@@ -71,6 +79,23 @@ class JoinedOutcome(Struct, frozen=True, kw_only=True):
 
     offset: int
     outcome: Outcome
+
+
+ValueKey = tuple[str, str, str]
+"""(request, metric, producer)."""
+
+
+class Value(Struct, frozen=True, kw_only=True):
+    """What one producer says of one request, all its events of one metric taken together.
+
+    ``micros`` is the latest by (``time_us``, ``event_id``), or a sum, which has these of the latest
+    too. ``arrival_us`` is the request's.
+    """
+
+    micros: int
+    time_us: int
+    event_id: str
+    arrival_us: int
 
 
 class Suspect(Struct, frozen=True):
@@ -92,7 +117,11 @@ class Known:
         self.orphans_by_request: defaultdict[str, list[Orphan]] = defaultdict(list)
         self.orphans_by_external: defaultdict[ExternalId, list[Orphan]] = defaultdict(list)
         self.engines: dict[EngineKey, EngineState] = {}
-        self.valued: set[tuple[str, str, str]] = set()
+        self.by_session: defaultdict[Session, set[str]] = defaultdict(set)
+        self.orphans_by_session: defaultdict[Session, list[Orphan]] = defaultdict(list)
+        self.waiting: dict[int, Orphan] = {}
+        self.giving_up: list[tuple[int, int]] = []
+        self.values: dict[ValueKey, Value] = {}
         self.watermarks: dict[str, int] = {}
         self.last_seen: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self.quarantined: set[str] = set()
@@ -102,15 +131,22 @@ class Known:
         external = row.external_id
         if external is not None and row.request_id not in self.by_external[row.target, external]:
             self.by_external[row.target, external].append(row.request_id)
+        if row.session_id is not None:
+            self.by_session[row.target, row.session_id].add(row.request_id)
         self.rows[row.request_id] = row
 
     def add_orphan(self, orphan: Orphan) -> None:
         """Feedback that waits."""
         signal = orphan.signal
-        if signal.request_id is not None:
+        if orphan.wait is not None:
+            self.waiting[orphan.offset] = orphan
+            heapq.heappush(self.giving_up, (orphan.wait.give_up_us, orphan.offset))
+        elif signal.request_id is not None:
             self.orphans_by_request[signal.request_id].append(orphan)
         elif signal.external_id is not None:
             self.orphans_by_external[signal.target, signal.external_id].append(orphan)
+        elif signal.session_id is not None:
+            self.orphans_by_session[signal.target, signal.session_id].append(orphan)
 
 
 class Change:
@@ -120,6 +156,7 @@ class Change:
         self.rows: dict[str, RequestRow] = {}
         self.seconds: list[SecondRow] = []
         self.outcomes: list[JoinedOutcome] = []
+        self.values: dict[ValueKey, Value] = {}
         self.orphans: dict[int, Orphan] = {}
         self.orphans_gone: list[int] = []
         self.seen: list[Event] = []

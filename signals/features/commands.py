@@ -116,7 +116,7 @@ class Obedience(Struct, frozen=True):
             change.letters_gone.append(letter.offset)
             change.producers[letter.producer].discarded += 1
             if letter.owns_id and each.event is not None:
-                change.ids_discarded.append(each.event.identity)
+                change.ids_discarded.extend(identity for identity, _ in each.event.sightings())
 
     def _quarantine(self, event: Event, command: Quarantine) -> None:
         self.recording.change.quarantine[command.name] = (

@@ -12,6 +12,7 @@ from signals.features.joining import Join
 from signals.features.model import RequestRow
 from signals.features.recording import Recording
 from signals.features.sequences import Hole
+from signals.features.sessions import Sessions
 
 
 def fold(batch: Batch, known: Known, rules: FeatureRules) -> Change:
@@ -22,7 +23,9 @@ def fold(batch: Batch, known: Known, rules: FeatureRules) -> Change:
     holes = {key: engine.sequence.holes() for key, engine in known.engines.items()}
     ends = {key: engine.last_us for key, engine in known.engines.items()}
     recording = _recording(known, change, rules)
+    sessions = Sessions(known, change, recording.join)
     for event in batch.events:
+        sessions.give_up(event.accepted_us)
         change.count(event)
         record = event.signal.data
         if event.signal.kind == "command":
@@ -40,8 +43,10 @@ def fold(batch: Batch, known: Known, rules: FeatureRules) -> Change:
 def settle_due(
     due: Iterable[RequestRow], known: Known, change: Change, rules: FeatureRules
 ) -> None:
-    """Judge the requests that the watermarks have overtaken: stored ones, and the batch's own."""
+    """Judge the requests that the watermarks have overtaken, and bind the events of sessions:
+    stored ones, and the batch's own."""
     recording = _recording(known, change, rules)
+    Sessions(known, change, recording.join).pass_time({**known.watermarks, **change.watermarks})
     rows = {row.request_id: row for row in due} | change.rows
     for row in rows.values():
         known.rows.setdefault(row.request_id, row)

@@ -2,9 +2,9 @@
 
 ::
 
-    feedback ─► seen before? ─► its request known? ── yes ─► outcome + window
-                 │ same body:      │ no
-                 │  duplicate      └─► orphan, until the request arrives or ``orphan_s`` is over
+    feedback ─► seen before? ─► its request known? ── yes ─► outcome + window it arrived in
+                 │ same body:      │ no, or it names a session
+                 │  duplicate      └─► orphan, until the request is known or ``orphan_s`` is over
                  └ other body: dead letter ``conflict``
 """
 
@@ -13,12 +13,22 @@ from __future__ import annotations
 from msgspec import Struct
 
 from signals.codec import encode
+from signals.definitions import Definition
+from signals.errors import Unavailable
 from signals.events import MICROS, Signal
 from signals.features.batch import DIGEST_BYTES, Event
 from signals.features.change import Change, FeatureRules, JoinedOutcome, Known, Orphan
+from signals.features.combining import combined
+from signals.features.correlate import nearest, wait_of
 from signals.features.model import ATOM_S, Outcome, RequestRow, WindowKey
 from signals.features.seen import is_discarded
 from signals.features.windows import start_of
+from signals.settings import MetricSettings
+
+_CONFLICTS = (
+    "the id was used before with another body",
+    "this model gave the request another score before",
+)
 
 
 class Join(Struct, frozen=True):
@@ -38,11 +48,8 @@ class Join(Struct, frozen=True):
         row = self._request_of(event.signal)
         if row is not None:
             self._outcome(event, row)
-            return
-        orphan = Orphan(offset=event.offset, accepted_us=event.accepted_us, signal=event.signal)
-        self.change.orphans[event.offset] = orphan
-        self.known.add_orphan(orphan)
-        self.change.count(event, "orphaned")
+        else:
+            self._wait(event)
 
     def request_appeared(self, row: RequestRow) -> None:
         """Join what was waiting for this request."""
@@ -50,55 +57,85 @@ class Join(Struct, frozen=True):
         if row.external_id is not None:
             external = (row.target, row.external_id)
             waiting = [*waiting, *self.known.orphans_by_external.pop(external, [])]
+        if row.session_id is not None:
+            waiting = [*waiting, *self._left_by_session(row, row.session_id)]
         for orphan in waiting:
-            if self.change.orphans.pop(orphan.offset, None) is None:
-                self.change.orphans_gone.append(orphan.offset)
-            self._outcome(_event_of(orphan), row)
+            self.take(orphan, row)
+
+    def take(self, orphan: Orphan, row: RequestRow) -> None:
+        """Join an orphan to its request."""
+        self.change.orphans.pop(orphan.offset, None)
+        self.change.orphans_gone.append(orphan.offset)
+        self._outcome(event_of(orphan), row)
+
+    def _wait(self, event: Event) -> None:
+        signal = event.signal
+        by_session = signal.request_id is None and signal.external_id is None
+        settings = self.rules.settings
+        orphan = Orphan(
+            offset=event.offset,
+            accepted_us=event.accepted_us,
+            signal=signal,
+            wait=wait_of(signal.time_us, event.accepted_us, settings) if by_session else None,
+        )
+        self.change.orphans[event.offset] = orphan
+        self.known.add_orphan(orphan)
+        if not by_session:
+            self.change.count(event, "orphaned")
+
+    def _left_by_session(self, row: RequestRow, session_id: str) -> list[Orphan]:
+        """Events of its session that found no request before them, and now do."""
+        orphans = self.known.orphans_by_session.get((row.target, session_id), [])
+        found = [each for each in orphans if row.arrival_us <= each.signal.time_us]
+        for orphan in found:
+            orphans.remove(orphan)
+        return found
 
     def is_new(self, event: Event) -> bool:
-        """Whether no event of this id came before; what is not new is counted or buried here.
+        """Whether no such event came before; what is not new is counted or buried here.
 
         A replayed letter that was new when it came is new. One in ``conflict`` becomes new once
         the first of its id was discarded: what that said was never counted.
         """
-        identity = event.identity
         old = self.change.replaying.get(event.offset)
-        before = self.known.digests.get(identity)
         if old is not None and old.owns_id:
             return True
-        if old is not None and before is not None and is_discarded(before):
-            self.change.ids_freed.append(identity)
-            before = None
-        if before is None:
-            self.known.digests[identity] = event.digest
-            self.change.seen.append(event)
-            return True
-        if before[:DIGEST_BYTES] == event.digest:
-            self.change.count(event, "duplicate")
-        else:
-            self.change.bury(event, "conflict", "the id was used before with another body")
-        return False
+        sightings = event.sightings()
+        freed = []
+        for (identity, digest), detail in zip(sightings, _CONFLICTS, strict=False):
+            before = self.known.digests.get(identity)
+            if before is None:
+                continue
+            if old is not None and is_discarded(before):
+                freed.append(identity)
+                continue
+            if before[:DIGEST_BYTES] == digest:
+                self.change.count(event, "duplicate")
+            else:
+                self.change.bury(event, "conflict", detail)
+            return False
+        self.change.ids_freed.extend(freed)
+        self.known.digests.update(sightings)
+        self.change.seen.append(event)
+        return True
 
     def _request_of(self, signal: Signal) -> RequestRow | None:
-        """By id; by external id the latest that had arrived then, else the earliest there is."""
+        """By id or external id; None: not known yet, or a session's, which has to wait."""
         rows = self.known.rows
         if signal.request_id is not None:
             return rows.get(signal.request_id)
         if signal.external_id is None:
             return None
         found = self.known.by_external.get((signal.target, signal.external_id), [])
-        by_arrival = sorted(
-            (rows[id_] for id_ in found), key=lambda r: (r.arrival_us, r.request_id)
-        )
-        before = [row for row in by_arrival if row.arrival_us <= signal.time_us]
-        return before[-1] if before else next(iter(by_arrival), None)
+        return nearest((rows[id_] for id_ in found), signal.time_us)
 
     def _outcome(self, event: Event, row: RequestRow) -> None:
         signal = event.signal
-        metric = self.rules.metrics.get(signal.name)
-        if metric is None or signal.value is None:
+        definition = self._definition(signal)
+        if definition is None or signal.value is None:
             self.change.bury(event, "undeclared_metric", f"{signal.name} is not declared any more")
             return
+        metric = definition.metric
         if signal.time_us - row.arrival_us > metric.attribution_s * MICROS:
             detail = f"more than {metric.attribution_s} s after its request"
             self.change.bury(event, "outside_attribution", detail)
@@ -110,18 +147,54 @@ class Join(Struct, frozen=True):
             time_us=signal.time_us,
             producer=signal.producer,
             event_id=signal.id,
+            definition=definition.version,
+            model=signal.model,
+            intent=row.intent,
+            digest=row.digest,
+            trial=row.trial,
+            block=row.block,
+            arm=row.arm,
+            policies=row.policies,
         )
         self.change.outcomes.append(JoinedOutcome(offset=event.offset, outcome=outcome))
         self.change.count(event, "joined")
-        self._window(outcome, row)
+        self._window(outcome, row, metric)
 
-    def _window(self, outcome: Outcome, row: RequestRow) -> None:
-        valued = (outcome.request_id, outcome.metric, outcome.producer)
-        first = valued not in self.known.valued
-        self.known.valued.add(valued)
-        tally = self.change.tallies[atom_of_row(row, row.arrival_us)]
-        tally.outcome(
-            outcome.metric, outcome.producer, requests=first, micros=round(outcome.value * MICROS)
+    def _definition(self, signal: Signal) -> Definition | None:
+        """The version the event was accepted under; None: there is no such metric (any more).
+
+        Raises ``Unavailable`` for a version that can't be found of a metric that is there: what
+        the event says can't be known until it is.
+        """
+        definitions = self.rules.definitions
+        current = definitions.current().get(signal.name)
+        if signal.definition is None or (current and current.version == signal.definition):
+            return current
+        found = definitions.version(signal.name, signal.definition)
+        if found is None and current is not None:
+            raise Unavailable(f"version {signal.definition} of metric {signal.name} is not there")
+        return found
+
+    def _window(self, outcome: Outcome, row: RequestRow, metric: MetricSettings) -> None:
+        """Correct what the window that the request arrived in says of this producer's values."""
+        key = (outcome.request_id, outcome.metric, outcome.producer)
+        before = self.known.values.get(key)
+        after = combined(
+            before,
+            round(outcome.value * MICROS),
+            time_us=outcome.time_us,
+            event_id=outcome.event_id,
+            arrival_us=row.arrival_us,
+            type_=metric.type,
+        )
+        if after == before:
+            return
+        self.known.values[key] = self.change.values[key] = after
+        self.change.tallies[atom_of_row(row, row.arrival_us)].outcome(
+            outcome.metric,
+            outcome.producer,
+            requests=before is None,
+            micros=after.micros - (before.micros if before is not None else 0),
         )
 
 
@@ -139,7 +212,7 @@ def atom_of_row(row: RequestRow, at_us: int) -> WindowKey:
     )
 
 
-def _event_of(orphan: Orphan) -> Event:
+def event_of(orphan: Orphan) -> Event:
     """The event again; it was found new when it came."""
     body = encode(orphan.signal)
     return Event(

@@ -9,7 +9,7 @@ from typing import Any
 from signals.events import MICROS, DiscardLetters, ReplayLetters
 from signals.features import rows
 from signals.features.batch import Needs
-from signals.features.change import EngineState, Known, Suspect
+from signals.features.change import Change, EngineState, Known, Orphan, Suspect
 from signals.features.letters import Chosen, choose
 from signals.features.model import ATOM_S, MINUTE_S, RequestRow, WindowKey, WindowRevision
 from signals.features.schema import passing
@@ -19,8 +19,12 @@ EXTERNAL_MATCHES = 20
 """Requests looked at per external id, latest first: a client may send the same id for ever."""
 ORPHAN_MATCHES = 1000
 """Orphans joined to one request when it appears, the oldest first."""
+GIVING_UP = 1000
+"""Events of sessions bound in one batch because they waited long enough."""
+AT_ONCE = 500
+"""Ids asked for in one statement."""
 
-_ORPHANS = "SELECT bus_offset, accepted_us, signal FROM orphans WHERE "
+_ORPHANS = "SELECT bus_offset, accepted_us, signal, due_us, give_up_us FROM orphans WHERE "
 _OLDEST = f" ORDER BY bus_offset LIMIT {ORPHAN_MATCHES}"
 _WINDOWS = f"SELECT {rows.WINDOW_COLUMNS} FROM windows WHERE target = ? AND width_s = ?"
 _SAME = " AND replica = ? AND intent = ? AND digest = ? AND trial = ? AND block = ?"
@@ -43,7 +47,9 @@ class Lookups:
         known.digests = self._seen.find(needs.identities)
         self._requests(needs, known)
         self._orphans(needs, known)
-        self._valued(known)
+        self._giving_up(needs, known)
+        self._sessions(needs.moments, known)
+        self._values(_spoken_of(needs, known), known)
         self._engines(needs, known)
         known.quarantined = {name for (name,) in self._rows("SELECT producer FROM quarantine", ())}
         return known
@@ -52,6 +58,16 @@ class Lookups:
         """The dead letters that a command is about."""
         with passing():
             return choose(self._db, command, limit=limit)
+
+    def waiting(
+        self, watermarks: Mapping[str, int], known: Known, change: Change, *, limit: int
+    ) -> None:
+        """Add the events of sessions that the watermarks have passed, and what they are about."""
+        select = _ORPHANS + "target = ? AND due_us <= ? ORDER BY due_us, bus_offset LIMIT ?"
+        due = self._each(select, ((*each, limit) for each in sorted(watermarks.items())))
+        dealt_with = {*change.orphans, *change.orphans_gone, *known.waiting}
+        orphans = [each for each in map(rows.orphan_of, due) if each.offset not in dealt_with]
+        self._wait(orphans, known)
 
     def due(self, watermarks: Mapping[str, int], *, limit: int) -> list[RequestRow]:
         """Undecided requests whose deadline the watermark has reached, the earliest first."""
@@ -118,14 +134,49 @@ class Lookups:
         by_external = self._each(
             _ORPHANS + "target = ? AND external_id = ?" + _OLDEST, sorted(needs.external_ids)
         )
-        for row in (*by_id, *by_external):
+        left = self._each(
+            _ORPHANS
+            + "target = ? AND session_id = ? AND due_us IS NULL AND time_us >= ?"
+            + _OLDEST,
+            ((*session, arrival_us) for session, arrival_us in sorted(needs.arrivals.items())),
+        )
+        for row in (*by_id, *by_external, *left):
             known.add_orphan(rows.orphan_of(row))
 
-    def _valued(self, known: Known) -> None:
-        select = "SELECT row FROM outcomes WHERE request_id = ?"
-        for (row,) in self._each(select, ((id_,) for id_ in sorted(known.rows))):
-            outcome = rows.outcome_decoder.decode(row)
-            known.valued.add((outcome.request_id, outcome.metric, outcome.producer))
+    def _giving_up(self, needs: Needs, known: Known) -> None:
+        """Events of sessions that will have waited long enough in the course of this batch."""
+        select = _ORPHANS + "due_us IS NOT NULL AND give_up_us <= ? ORDER BY give_up_us LIMIT ?"
+        found = self._rows(select, (needs.accepted_us, GIVING_UP))
+        self._wait([rows.orphan_of(row) for row in found], known)
+
+    def _wait(self, orphans: Sequence[Orphan], known: Known) -> None:
+        for orphan in orphans:
+            known.add_orphan(orphan)
+        signals = [orphan.signal for orphan in orphans]
+        found = self._sessions({(s.target, s.session_id or "", s.time_us) for s in signals}, known)
+        self._values(found, known)
+
+    def _sessions(self, moments: Iterable[tuple[str, str, int]], known: Known) -> set[str]:
+        """The last request before each moment of a session; their ids."""
+        select = (
+            "SELECT row FROM requests WHERE target = ? AND session_id = ? AND arrival_us <= ?"
+            " ORDER BY arrival_us DESC, request_id DESC LIMIT 1"
+        )
+        found = [rows.request_decoder.decode(row) for (row,) in self._each(select, sorted(moments))]
+        for row in found:
+            if row.request_id not in known.rows:
+                known.add_row(row)
+        return {row.request_id for row in found}
+
+    def _values(self, request_ids: Iterable[str], known: Known) -> None:
+        wanted = sorted(request_ids)
+        for start in range(0, len(wanted), AT_ONCE):
+            some = wanted[start : start + AT_ONCE]
+            marks = ",".join("?" * len(some))
+            select = f"SELECT * FROM outcome_values WHERE request_id IN ({marks})"
+            for row in self._rows(select, tuple(some)):
+                key, value = rows.value_of(row)
+                known.values.setdefault(key, value)
 
     def _engines(self, needs: Needs, known: Known) -> None:
         by_key = "SELECT state FROM engines WHERE target = ? AND replica = ? AND incarnation = ?"
@@ -146,3 +197,13 @@ class Lookups:
     def _rows(self, select: str, arguments: Arguments) -> list[tuple[Any, ...]]:
         with passing():
             return self._db.execute(select, arguments).fetchall()
+
+
+def _spoken_of(needs: Needs, known: Known) -> set[str]:
+    """The known requests that feedback of the batch may be joined to."""
+    found = needs.named & known.rows.keys()
+    for external in needs.named_external:
+        found.update(known.by_external.get(external, ()))
+    for target, session_id, _ in needs.moments:
+        found.update(known.by_session.get((target, session_id), ()))
+    return found

@@ -17,11 +17,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from signals.bus.port import Assignment
+from signals.definitions import Definitions
 from signals.errors import Fenced, Unavailable
 from signals.features.change import FeatureRules
 from signals.features.follower import Follower
 from signals.features.patience import Patience
-from signals.settings import FeatureSettings, IntentSettings, MetricSettings
+from signals.settings import FeatureSettings, IntentSettings
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ def run(
     assignment: Assignment,
     path_of: Callable[[int], Path],
     intents: Mapping[str, Mapping[str, IntentSettings]],
-    metrics: Mapping[str, MetricSettings],
+    definitions: Definitions,
     settings: FeatureSettings,
     stop: threading.Event,
 ) -> None:
@@ -42,7 +43,7 @@ def run(
     other partition. Raises ``Broken`` when an invariant does not hold (another bus, another
     schema). The assignment is closed by whoever made it.
     """
-    rules = FeatureRules(intents=intents, metrics=metrics, settings=settings)
+    rules = FeatureRules(intents=intents, definitions=definitions, settings=settings)
     rounds = _Rounds(assignment, path_of, rules)
     try:
         while not stop.is_set():

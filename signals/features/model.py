@@ -140,7 +140,11 @@ class EngineSeen(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """A business value joined to its request, once, for ever."""
+    """A business or semantic value joined to its request, once, for ever.
+
+    ``definition`` is the version of the metric it was read by, ``model`` the one that gave a score.
+    The rest is what the request arrived under (empty: joined before this was kept).
+    """
 
     request_id: str
     metric: str
@@ -148,6 +152,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
     time_us: int
     producer: str
     event_id: str
+    definition: int = 0
+    model: str | None = None
+    intent: str = ""
+    digest: str = ""
+    trial: str = ""
+    block: int = -1
+    arm: Arm | None = None
+    policies: tuple[str, ...] = ()
 
 
 class Features(Protocol):

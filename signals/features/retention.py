@@ -37,6 +37,7 @@ def steps(
             old = "windows WHERE target = ? AND width_s = ? AND start_us < ?"
             yield _deletion(old, (target, width_s, before_us), limit)
     yield _deletion("outcomes WHERE time_us < ?", (cut_us,), limit)
+    yield _deletion("outcome_values WHERE arrival_us < ?", (cut_us,), limit)
     yield _deletion("engines WHERE last_us < ?", (cut_us,), limit)
     orphans_us = accepted_us - settings.orphan_s * MICROS
     yield lambda db: bury_orphans(db, orphans_us, limit, settings)

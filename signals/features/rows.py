@@ -8,7 +8,8 @@ import msgspec
 
 from signals.events import Signal
 from signals.features.batch import DeadLetter
-from signals.features.change import EngineState, Orphan
+from signals.features.change import EngineState, Orphan, Value, ValueKey
+from signals.features.correlate import Wait
 from signals.features.deaths import RunState
 from signals.features.model import (
     Outcome,
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 WINDOW_COLUMNS = (
     "target, width_s, start_us, replica, intent, digest, trial, block,"
-    " revision, closed, incomplete, cursor, counts"
+    " revision, closed, incomplete, cursor, requests, counts"
 )
 
 
@@ -54,7 +55,7 @@ def text(value: object) -> str:
 def window_of(row: tuple[Any, ...]) -> WindowRevision:
     """From the ``WINDOW_COLUMNS``."""
     target, width_s, start_us, replica, intent, digest, trial, block = row[:8]
-    revision, closed, incomplete, cursor, counts = row[8:]
+    revision, closed, incomplete, cursor, _, counts = row[8:]
     return WindowRevision(
         cursor=cursor,
         key=WindowKey(
@@ -96,6 +97,7 @@ def row_of_window(window: WindowRevision) -> tuple[str | int, ...]:
         window.closed,
         window.incomplete,
         window.cursor,
+        window.counts.requests,
         text(window.counts),
     )
 
@@ -112,6 +114,7 @@ def row_of_request(row: RequestRow) -> tuple[str | int | None, ...]:
         row.good,
         row.deadline_us if row.good is None else None,
         row.external_id,
+        row.session_id,
         text(row),
     )
 
@@ -133,6 +136,23 @@ def dead_orphan(offset: int, accepted_us: int, signal_text: str) -> DeadLetter:
 
 
 def orphan_of(row: tuple[Any, ...]) -> Orphan:
-    """From bus offset, time of acceptance, signal."""
-    offset, accepted_us, signal = row
-    return Orphan(offset=offset, accepted_us=accepted_us, signal=signal_decoder.decode(signal))
+    """From bus offset, time of acceptance, signal, and (of a session) how long it waits."""
+    offset, accepted_us, signal, *waits = row
+    return Orphan(
+        offset=offset,
+        accepted_us=accepted_us,
+        signal=signal_decoder.decode(signal),
+        wait=Wait(*waits) if any(waits) else None,
+    )
+
+
+def row_of_value(key: ValueKey, value: Value) -> tuple[str | int, ...]:
+    """To the columns of ``outcome_values``."""
+    return (*key, value.micros, value.time_us, value.event_id, value.arrival_us)
+
+
+def value_of(row: tuple[Any, ...]) -> tuple[ValueKey, Value]:
+    """From the columns of ``outcome_values``."""
+    request_id, metric, producer, micros, time_us, event_id, arrival_us = row
+    value = Value(micros=micros, time_us=time_us, event_id=event_id, arrival_us=arrival_us)
+    return (request_id, metric, producer), value

@@ -156,7 +156,40 @@ CREATE INDEX commands_by_id ON commands (id);
 CREATE TABLE run (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), state TEXT NOT NULL);
 """
 
-_SCRIPTS = (_VERSION_1, _VERSION_2, _VERSION_3)
+_VERSION_4 = """
+ALTER TABLE requests ADD COLUMN session_id TEXT;
+UPDATE requests SET session_id = json_extract(row, '$.session_id');
+CREATE INDEX requests_by_session ON requests (target, session_id, arrival_us)
+    WHERE session_id IS NOT NULL;
+ALTER TABLE orphans ADD COLUMN session_id TEXT;
+ALTER TABLE orphans ADD COLUMN time_us INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE orphans ADD COLUMN due_us INTEGER;
+ALTER TABLE orphans ADD COLUMN give_up_us INTEGER;
+UPDATE orphans SET session_id = json_extract(signal, '$.session_id'),
+    time_us = json_extract(signal, '$.time_us');
+CREATE INDEX orphans_by_session ON orphans (target, session_id, time_us)
+    WHERE session_id IS NOT NULL AND due_us IS NULL;
+CREATE INDEX orphans_due ON orphans (target, due_us) WHERE due_us IS NOT NULL;
+CREATE INDEX orphans_giving_up ON orphans (give_up_us) WHERE due_us IS NOT NULL;
+CREATE TABLE outcome_values (
+    request_id TEXT NOT NULL,
+    metric TEXT NOT NULL,
+    producer TEXT NOT NULL,
+    micros INTEGER NOT NULL,
+    time_us INTEGER NOT NULL,
+    event_id TEXT NOT NULL,
+    arrival_us INTEGER NOT NULL,
+    UNIQUE (request_id, metric, producer)
+);
+CREATE INDEX outcome_values_by_arrival ON outcome_values (arrival_us);
+UPDATE windows SET counts = json_remove(counts, '$.outcomes');
+ALTER TABLE windows ADD COLUMN requests INTEGER NOT NULL DEFAULT 0;
+DROP INDEX windows_open;
+CREATE INDEX windows_open ON windows (target, start_us + width_s * 1000000, width_s)
+    WHERE closed = 0;
+"""
+
+_SCRIPTS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 """Statements end in a semicolon at the end of a line, and nowhere else is one."""
 SCHEMA_VERSION = len(_SCRIPTS)
 

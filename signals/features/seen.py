@@ -59,7 +59,7 @@ class SeenDays:
         by_day: dict[int, list[tuple[bytes, bytes]]] = {}
         for event in events:
             day = event.signal.time_us // DAY_US
-            by_day.setdefault(day, []).append((event.identity, event.digest))
+            by_day.setdefault(day, []).extend(event.sightings())
         for day, pairs in by_day.items():
             if day not in self._days:
                 self._db.execute(

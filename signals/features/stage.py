@@ -108,7 +108,9 @@ class FeatureStage:
         stored, rules = self._store.lookups, self._rules
         known = stored.load(needs(batch))
         change = fold(batch, known, rules)
-        due = stored.due(change.watermarks, limit=rules.settings.batch_events)
+        limit = rules.settings.batch_events
+        stored.waiting({**known.watermarks, **change.watermarks}, known, change, limit=limit)
+        due = stored.due(change.watermarks, limit=limit)
         settle_due(due, known, change, rules)
         publisher = self._publish(change, before=known.watermarks)
         put = self._store.rehearse if rehearse else self._store.commit

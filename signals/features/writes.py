@@ -12,19 +12,26 @@ from signals.features.change import Change, Orphan
 from signals.features.model import WindowKey, WindowRevision
 from signals.settings import FeatureSettings
 
-_REQUEST = """INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+_REQUEST = """INSERT INTO requests (request_id, target, intent, arrival_us, trial, block, good,
+due_us, external_id, session_id, row) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (request_id) DO UPDATE SET good = excluded.good, due_us = excluded.due_us,
-external_id = excluded.external_id, row = excluded.row"""
+external_id = excluded.external_id, session_id = excluded.session_id, row = excluded.row"""
 _WINDOW = f"""INSERT INTO windows ({rows.WINDOW_COLUMNS})
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (target, width_s, start_us, replica, intent, digest, trial, block) DO UPDATE SET
 revision = excluded.revision, closed = excluded.closed, incomplete = excluded.incomplete,
-cursor = excluded.cursor, counts = excluded.counts"""
+cursor = excluded.cursor, requests = excluded.requests, counts = excluded.counts"""
 _VANISH = """DELETE FROM windows WHERE target = ? AND width_s = ? AND start_us = ?
 AND replica = ? AND intent = ? AND digest = ? AND trial = ? AND block = ?"""
 _ENGINE = """INSERT INTO engines VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (target, replica, incarnation) DO UPDATE SET
 first_us = excluded.first_us, last_us = excluded.last_us, state = excluded.state"""
+_VALUE = """INSERT INTO outcome_values VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (request_id, metric, producer) DO UPDATE SET
+micros = excluded.micros, time_us = excluded.time_us, event_id = excluded.event_id"""
+_ORPHAN = """INSERT OR REPLACE INTO orphans (bus_offset, target, request_id, external_id,
+session_id, time_us, due_us, give_up_us, accepted_us, signal, producer)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -51,6 +58,7 @@ def write(db: sqlite3.Connection, written: Written) -> None:
             for each in change.outcomes
         ],
     )
+    db.executemany(_VALUE, [rows.row_of_value(*each) for each in change.values.items()])
     _write_orphans(db, change)
     letters.take_out(db, change.letters_gone)
     letters.bury(db, change.dead, written.settings)
@@ -70,10 +78,7 @@ def write(db: sqlite3.Connection, written: Written) -> None:
 
 
 def _write_orphans(db: sqlite3.Connection, change: Change) -> None:
-    db.executemany(
-        "INSERT INTO orphans VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [_orphan_row(orphan) for orphan in change.orphans.values()],
-    )
+    db.executemany(_ORPHAN, [_orphan_row(orphan) for orphan in change.orphans.values()])
     gone = [(offset,) for offset in change.orphans_gone]
     db.executemany("DELETE FROM orphans WHERE bus_offset = ?", gone)
 
@@ -97,12 +102,16 @@ def _write_commands(db: sqlite3.Connection, written: Written) -> None:
 
 
 def _orphan_row(orphan: Orphan) -> tuple[int | str | None, ...]:
-    signal = orphan.signal
+    signal, wait = orphan.signal, orphan.wait
     return (
         orphan.offset,
         signal.target,
         signal.request_id,
         signal.external_id,
+        signal.session_id,
+        signal.time_us,
+        wait.due_us if wait is not None else None,
+        wait.give_up_us if wait is not None else None,
         orphan.accepted_us,
         rows.text(signal),
         signal.producer,

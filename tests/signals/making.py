@@ -8,6 +8,7 @@ from random import Random
 
 from signals.bus.port import Entry
 from signals.codec import encode
+from signals.definitions import StaticDefinitions
 from signals.events import (
     MICROS,
     Arrived,
@@ -43,13 +44,16 @@ METRICS = {
     "copied": MetricSettings(),
     "resent": MetricSettings(direction="down"),
     "stars": MetricSettings(type="float", low=0, high=5, attribution_s=3600),
+    "pastes": MetricSettings(type="count", low=0, high=1000),
     "reward": MetricSettings(layer="semantic", type="float", low=-10, high=10),
 }
 
 
 def rules(**settings: float) -> FeatureRules:
     return FeatureRules(
-        intents=INTENTS, metrics=METRICS, settings=FeatureSettings.model_validate(settings)
+        intents=INTENTS,
+        definitions=StaticDefinitions(METRICS),
+        settings=FeatureSettings.model_validate(settings),
     )
 
 
@@ -64,6 +68,7 @@ def stamp(
     digest: str = "d0",
     trial: SeenTrial | None = None,
     target: str = "chat",
+    policies: tuple[str, ...] = (),
 ) -> SeenStamp:
     return SeenStamp(
         target=target,
@@ -72,6 +77,7 @@ def stamp(
         version=1,
         digest=digest,
         trial=trial,
+        policies=policies,
     )
 
 
@@ -84,6 +90,7 @@ def arrived(
     intent: str = "live",
     max_tokens: int = 21,
     external_id: str | None = None,
+    session_id: str | None = None,
 ) -> Arrived:
     return Arrived(
         seq=seq,
@@ -95,6 +102,7 @@ def arrived(
         prompt_tokens=10,
         max_tokens=max_tokens,
         external_id=external_id,
+        session_id=session_id,
     )
 
 
@@ -111,6 +119,7 @@ def finished(
     tpot_us: int | None = 20_000,
     max_tokens: int = 21,
     external_id: str | None = None,
+    session_id: str | None = None,
 ) -> Finished:
     return Finished(
         seq=seq,
@@ -127,6 +136,7 @@ def finished(
         ttft_us=ttft_us,
         tpot_us=tpot_us,
         external_id=external_id,
+        session_id=session_id,
     )
 
 
@@ -172,9 +182,11 @@ def feedback(
     *,
     number: int | None = None,
     external_id: str | None = None,
+    session_id: str | None = None,
     name: str = "copied",
     value: float = 1.0,
     producer: str = "shop",
+    definition: int | None = None,
 ) -> Signal:
     return Signal(
         id=id_,
@@ -186,6 +198,31 @@ def feedback(
         value=value,
         request_id=request_id(number) if number is not None else None,
         external_id=external_id,
+        session_id=session_id,
+        definition=definition,
+    )
+
+
+def score(
+    id_: str,
+    at_us: int,
+    *,
+    number: int,
+    value: float,
+    model: str = "m1",
+    name: str = "reward",
+    producer: str = "score",
+) -> Signal:
+    return Signal(
+        id=id_,
+        producer=producer,
+        kind="semantic",
+        name=name,
+        target="chat",
+        time_us=at_us,
+        value=value,
+        request_id=request_id(number),
+        model=model,
     )
 
 

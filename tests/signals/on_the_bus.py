@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from signals.bus.port import Message
 from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.codec import encode
+from signals.definitions import StaticDefinitions
 from signals.events import (
     Command,
     DiscardLetters,
@@ -76,7 +77,11 @@ class OnTheBus:
 
     def declare(self, metrics: Mapping[str, MetricSettings]) -> None:
         """Go on with other metrics declared."""
-        self.follow(Follower(self.reader, self.file, replace(self._rules, metrics=metrics)))
+        self.follow(
+            Follower(
+                self.reader, self.file, replace(self._rules, definitions=StaticDefinitions(metrics))
+            )
+        )
 
     def follow(self, follower: Follower) -> None:
         """Go on with another follower."""

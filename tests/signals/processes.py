@@ -146,7 +146,7 @@ def main(what: str, folder: Path, *rest: str) -> None:
                 assignment=owner,
                 path_of=lambda partition: path,
                 intents=INTENTS,
-                metrics=METRICS,
+                definitions=StaticDefinitions(METRICS),
                 settings=FeatureSettings(),
                 stop=stop,
             )

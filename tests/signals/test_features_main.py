@@ -15,6 +15,7 @@ from signals.bus.memory import MemoryBus
 from signals.bus.port import BusReader, Message
 from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.codec import encode
+from signals.definitions import StaticDefinitions
 from signals.errors import Broken
 from signals.events import MICROS, Record, Signal
 from signals.features.follower import pause_s
@@ -34,7 +35,7 @@ def follow(bus: BusReader, path: Path, stop: threading.Event) -> None:
             assignment=owner,
             path_of=lambda partition: path,
             intents=INTENTS,
-            metrics=METRICS,
+            definitions=StaticDefinitions(METRICS),
             settings=SETTINGS,
             stop=stop,
         )

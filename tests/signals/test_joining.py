@@ -109,13 +109,54 @@ def test_the_same_id_of_two_producers_is_two_events(
     assert len(values(features)) == 2
 
 
-def test_two_values_of_one_request_in_one_window_are_one_request_with_a_value(
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@pytest.mark.parametrize("together", [True, False])
+def test_of_several_values_of_a_request_the_last_counts_or_their_sum_in_any_order(
+    folding: Folding, features: SqliteFeatures, order: tuple[int, ...], together: bool
+) -> None:
+    marks = [
+        (
+            feedback(f"c{n}", T0_US + at_s * MICROS, number=1, value=said),
+            feedback(f"s{n}", T0_US + at_s * MICROS, number=1, name="stars", value=stars),
+            feedback(f"p{n}", T0_US + at_s * MICROS, number=1, name="pastes", value=pastes),
+        )
+        for n, at_s, said, stars, pastes in (
+            (0, 3, 1.0, 1.5, 2),
+            (1, 9, 0.0, 4.5, 0),
+            (2, 5, 1.0, 5, 1),
+        )
+    ]
+    batches = [marks[n] for n in order]
+    folding.take(ARRIVED)
+    for batch in [tuple(itertools.chain(*batches))] if together else batches:
+        folding.take(*batch)
+    (window,) = [w for w in features.windows("chat", from_us=0, to_us=2**62) if w.counts.outcomes]
+    assert window.counts.requests == 1
+    assert window.counts.outcomes == {
+        "copied": {"shop": (1, 0)},
+        "pastes": {"shop": (1, 3 * MICROS)},
+        "stars": {"shop": (1, 4_500_000)},
+    }
+
+
+def test_each_producer_has_its_own_value_of_a_request(
     folding: Folding, features: SqliteFeatures
 ) -> None:
     folding.take(ARRIVED, BY_ID)
-    folding.take(feedback("c", T0_US + 3 * MICROS, number=1))
-    folding.take(feedback("d", T0_US + 9 * MICROS, number=1))
-    assert copied(features) == [(1, 3 * MICROS)]
+    folding.take(feedback("a", T0_US + MICROS, number=1, producer="app", value=0.0))
+    (window,) = [w for w in features.windows("chat", from_us=0, to_us=2**62) if w.counts.outcomes]
+    assert window.counts.outcomes == {"copied": {"app": (1, 0), "shop": (1, MICROS)}}
+
+
+def test_a_request_counts_once_where_it_arrived_whichever_record_came_first(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    late = finished(4, 2, T0_US + 4 * MICROS, T0_US + 11 * MICROS)
+    folding.take(late, FINISHED, ARRIVED)
+    folding.take(arrived(3, 2, T0_US + 4 * MICROS), late)
+    windows = features.windows("chat", from_us=0, to_us=2**62)
+    counted = {w.key.start_us: w.counts.requests for w in windows if w.counts.requests}
+    assert counted == {T0_US: 2}
 
 
 def test_an_outcome_belongs_to_the_stamp_its_request_arrived_under(
