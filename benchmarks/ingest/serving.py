@@ -117,8 +117,8 @@ def turns(rival: Run, ours: Callable[[], float], pace: Pace) -> tuple[list[float
     return theirs, mine
 
 
-def on_sqlite(folder: Path, pace: Pace, seed: int, figures: Figures) -> None:
-    """batched_eps, single_rps, ack_p99_ms, ratio_sqlite."""
+def on_sqlite(folder: Path, pace: Pace, seed: int, figures: Figures) -> bool:
+    """True; batched_eps, single_rps, ack_p99_ms, ratio_sqlite."""
     say("ingest on SQLite, beside a raw WAL/FULL append")
     events = event_bytes(seed)
     found, rival = best(
@@ -159,6 +159,7 @@ def on_sqlite(folder: Path, pace: Pace, seed: int, figures: Figures) -> None:
         "single_rps": [round(each) for each in rates],
         "load_cores": round(max(r.cpu_s / r.elapsed_s for r in (*reports, *singles)), 2),
     }
+    return True
 
 
 def kafka_settings(port: int, partitions: int = PARTITIONS) -> Mapping[str, object]:
@@ -171,8 +172,8 @@ def kafka_settings(port: int, partitions: int = PARTITIONS) -> Mapping[str, obje
     }
 
 
-def on_kafka(folder: Path, pace: Pace, seed: int, figures: Figures) -> None:
-    """ratio_kafka."""
+def on_kafka(folder: Path, pace: Pace, seed: int, figures: Figures) -> bool:
+    """True; ratio_kafka."""
     say(f"ingest on Kafka's protocol, beside a bare kafka-python producer; {broker.NAME}")
     from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -209,3 +210,4 @@ def on_kafka(folder: Path, pace: Pace, seed: int, figures: Figures) -> None:
         "bare_setting": found.setting,
         "batched_eps": [round(each) for each in batched],
     }
+    return True

@@ -124,8 +124,8 @@ class Stage:
         return self._features.bus_offset() >= self._appended
 
 
-def measure(folder: Path, pace: Pace, seed: int, figures: Figures) -> None:
-    """step_eps_core, cost_growth_100x."""
+def measure(folder: Path, pace: Pace, seed: int, figures: Figures) -> bool:
+    """True; step_eps_core, cost_growth_100x."""
     long = pace.history * pace.times
     say(f"feature stage on SQLite, filled bus; {WORDS}")
     say(f"    history {pace.history:,} and {long:,} events, then stretches of {pace.stretch:,}")
@@ -157,6 +157,7 @@ def measure(folder: Path, pace: Pace, seed: int, figures: Figures) -> None:
         "wall_eps_long": round(median([after.events / after.wall_s for _, after in pairs])),
         "per_core_over_long_history": round(history.per_core),
     }
+    return True
 
 
 def _pair(folder: Path, old: Stage, pace: Pace, seed: int) -> tuple[Cost, Cost]:
