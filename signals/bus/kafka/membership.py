@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from kafka import KafkaConsumer
 
 from signals.bus.kafka import configuring
-from signals.bus.kafka.reading import Consumption, KafkaReader, kafkas_errors
+from signals.bus.kafka.consuming import Consumption
+from signals.bus.kafka.reading import KafkaReader
 from signals.bus.kafka.topic import prepared
 from signals.bus.port import BusReader
 from signals.settings import BusSettings
@@ -26,6 +28,7 @@ class KafkaAssignment:
     def __init__(self, settings: BusSettings) -> None:
         self._settings = settings
         self._consumption: Consumption | None = None
+        self._readers: dict[int, KafkaReader] = {}
 
     def partitions(self) -> Mapping[int, BusReader]:
         """See ``Assignment.partitions``. Raises ``Unavailable`` while no broker answers.
@@ -34,29 +37,30 @@ class KafkaAssignment:
         """
         if self._consumption is None:
             self._consumption = self._join()
-        consumption = self._consumption
-        consumption.fetch()
-        with kafkas_errors():
-            owned = {each.partition for each in consumption.consumer.assignment()}
-        readers = consumption.readers
-        if owned != readers.keys():
-            log.info("owned now: partitions %s of %s", sorted(owned), consumption.topic)
-        for number in readers.keys() - owned:
-            readers.pop(number).close()
-        for number in owned - readers.keys():
-            readers[number] = KafkaReader(consumption, number)
-        return dict(readers)
+        owned = self._consumption.assigned()
+        if owned != self._readers.keys():
+            log.info("owned now: partitions %s of %s", sorted(owned), self._consumption.topic)
+        for number in self._readers.keys() - owned:
+            self._readers.pop(number).close()
+        for number in owned - self._readers.keys():
+            self._readers[number] = KafkaReader(self._consumption, number)
+        return dict(self._readers)
 
     def close(self) -> None:
         """See ``Assignment.close``."""
+        self._readers.clear()
         if self._consumption is not None:
             self._consumption.close()
             self._consumption = None
 
     def _join(self) -> Consumption:
         prepared(self._settings)
-        kafka = self._settings.kafka
-        options = configuring.member(kafka)
-        consumption = Consumption(kafka, lambda: KafkaConsumer(**options))
-        consumption.consumer.subscribe([kafka.topic])
-        return consumption
+        settings = self._settings.kafka
+        options = configuring.member(settings)
+
+        def make() -> Any:
+            consumer = KafkaConsumer(**options)
+            consumer.subscribe([settings.topic])
+            return consumer
+
+        return Consumption(settings, make)

@@ -1,74 +1,27 @@
-"""The reading end on Kafka: one consumer on one thread, a reader for each of its partitions.
-
-kafka-python's consumer is not thread-safe, so all readers of one ``Consumption`` belong to the
-thread that asks them. What it fetched and nobody has read yet waits in the partition's reader, and
-a partition with something waiting is paused: memory is bounded by one fetch of each partition, of
-kafka-python's 1 MiB before decompression.
-"""
+"""The reading end on Kafka: a partition, from where it is asked to."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-import kafka.errors
 from kafka import KafkaConsumer, TopicPartition
 
 from signals.bus.kafka import configuring
+from signals.bus.kafka.consuming import Consumption
 from signals.bus.kafka.records import end_of, first_kafka_offset, unpack
 from signals.bus.port import BusStatus, Consumed, Entry
 from signals.errors import Broken, Unavailable
 from signals.settings import KafkaSettings
 
 NOBODY: Mapping[str, Consumed] = {}
-_POLL_RECORDS = 1000
-_WAIT_MS = 10
+FULL_BYTES = 4_194_304
+"""What may wait in memory for a partition's reader before no more of it is fetched; one fetch, of 1
+MiB before decompression, comes on top."""
+_WAIT_S = 0.01
 """How long a read waits for news: longer than a broker near by needs for an answer."""
-
-
-@contextmanager
-def kafkas_errors() -> Iterator[None]:
-    """What Kafka raises may pass: ``Unavailable``.
-
-    A rebalance happens on the client's own thread: by ``KeyError`` and ``ValueError`` it says that
-    the partition has just gone.
-    """
-    try:
-        yield
-    except (kafka.errors.KafkaError, KeyError, ValueError) as error:
-        raise Unavailable(f"Kafka: {error or type(error).__name__}") from error
-
-
-class Consumption:
-    """A consumer and what it fetched. Raises ``Unavailable`` when no broker answers."""
-
-    def __init__(self, settings: KafkaSettings, make: Callable[[], Any]) -> None:
-        self.topic = settings.topic
-        self.readers: dict[int, KafkaReader] = {}
-        with kafkas_errors():
-            self.consumer = make()
-
-    def fetch(self, *, wait_ms: int = 0) -> None:
-        """Let readers have what has come. Keeps a membership alive."""
-        if any(reader.waiting for reader in self.readers.values()):
-            wait_ms = 0
-        with kafkas_errors():
-            assigned = self.consumer.assignment()
-            for reader in self.readers.values():
-                if reader.partition in assigned:
-                    turn = self.consumer.pause if reader.full else self.consumer.resume
-                    turn(reader.partition)
-            found = self.consumer.poll(timeout_ms=wait_ms, max_records=_POLL_RECORDS)
-        for partition, records in found.items():
-            if partition.partition in self.readers:
-                self.readers[partition.partition].take(records)
-
-    def close(self) -> None:
-        """Leave the group, if there is one, and let go of the connections."""
-        self.consumer.close(autocommit=False)
 
 
 class KafkaReader:
@@ -85,44 +38,40 @@ class KafkaReader:
         self._consumption = consumption
         self._consumers = consumers
         self._records: deque[Any] = deque()
+        self._bytes = 0
         self._unpacked: tuple[int, list[Entry]] = (-1, [])
         self._from = self._next = -1
         self._end = 0
         self._broken: str | None = None
-
-    @property
-    def waiting(self) -> bool:
-        """Whether something was fetched that nobody has read."""
-        return bool(self._records)
+        consumption.feed(self)
 
     @property
     def full(self) -> bool:
-        """Whether nothing more may be fetched now: enough is waiting, or nobody has asked yet."""
-        return self.waiting or self._next < 0
+        """Whether enough is waiting, or nobody has said yet where to read."""
+        return self._bytes >= FULL_BYTES or self._next < 0
 
     def read(self, *, after: int, limit: int) -> Sequence[Entry]:
         """See ``BusReader.read``."""
         self._stand_at(first_kafka_offset(after=after))
         found = self._collect(after, limit)
-        if not found:
-            self._consumption.fetch(wait_ms=_WAIT_MS)
+        if not found and self._wait(after):
             found = self._collect(after, limit)
-        if self._broken is not None:
+        if not found and self._broken is not None:
             raise Broken(self._broken)
         self._end = max(self._end, after, *(entry.offset for entry in found[-1:]))
         return found
 
     def end(self) -> int:
         """See ``BusReader.end``."""
-        with kafkas_errors():
-            ends = self._consumption.consumer.end_offsets([self.partition])
+        ends = self._consumption.ask(lambda consumer: consumer.end_offsets([self.partition]))
         self._end = max(self._end, end_of(ends[self.partition]))
         return self._end
 
     def status(self) -> BusStatus:
         """See ``BusReader.status``. Sizes are the brokers' affair."""
+        start = self._consumption.ask(self._log_start)
         return BusStatus(
-            first=end_of(self._log_start()) + 1,
+            first=end_of(start) + 1,
             end=self.end(),
             consumers={name: _offset_of(consumed) for name, consumed in self._consumers.items()},
             bytes=None,
@@ -131,45 +80,69 @@ class KafkaReader:
         )
 
     def close(self) -> None:
-        """Forget what was fetched; a later read seeks again."""
-        self._records.clear()
-        self._from = self._next = -1
+        """Let go of what was fetched."""
+        self._consumption.forget(self.partition)
 
-    def take(self, records: Sequence[Any]) -> None:
-        """What the consumer fetched of this partition; ignored until somebody has asked."""
+    def take(self, records: Sequence[Any], consumer: Any) -> None:
+        """See ``Feed.take``."""
         for record in records:
-            if record.offset != self._next >= 0:
-                self._check_jump(record.offset)
             if self._next < 0 or self._broken is not None:
                 return
-            self._records.append(record)
-            self._next = record.offset + 1
+            broken = self._jump(record.offset, consumer)
+            with self._consumption.changed:
+                if broken is None:
+                    self._records.append(record)
+                    self._bytes += len(record.value or b"")
+                    self._next = record.offset + 1
+                self._broken = broken
+                self._consumption.changed.notify_all()
 
-    def _check_jump(self, to: int) -> None:
+    def _jump(self, to: int, consumer: Any) -> str | None:
         """Kafka's offsets may skip what transactions or compaction left; events may not go."""
+        name = f"partition {self.partition.partition} of {self.partition.topic}"
         if to < self._next:
-            self._broken = f"{self._name} was read up to {self._next}, which it does not have now"
-        elif self._log_start() > self._next:
-            self._broken = (
-                f"{self._name} begins at {self._log_start()}, and was read only up to"
-                f" {self._next}: what lay between was dropped unread"
+            return f"{name} was read up to {self._next}, which it does not have now"
+        if to > self._next and (start := self._log_start(consumer)) > self._next:
+            return (
+                f"{name} begins at {start}, and was read only up to {self._next}: what lay between"
+                " was dropped unread"
             )
+        return None
 
     def _stand_at(self, kafka_offset: int) -> None:
-        """Have everything from there on, in the deque or still to come."""
-        if not self._from <= kafka_offset <= self._next:
+        """Have everything from there on: in the deque, or still to come."""
+        with self._consumption.changed:
+            if self._from <= kafka_offset <= self._next:
+                self._from = kafka_offset
+                while self._records and self._records[0].offset < kafka_offset:
+                    self._bytes -= len(self._records.popleft().value or b"")
+                return
+        self._consumption.ask(lambda consumer: self._seek(consumer, kafka_offset))
+
+    def _seek(self, consumer: Any, kafka_offset: int) -> None:
+        """On the consumer's thread: nothing that was fetched before comes after it."""
+        with self._consumption.changed:
             self._records.clear()
-            self._next, self._broken = -1, None
-            with kafkas_errors():
-                self._consumption.consumer.seek(self.partition, kafka_offset)
-            self._next = kafka_offset
-        self._from = kafka_offset
-        while self._records and self._records[0].offset < kafka_offset:
-            self._records.popleft()
+            self._bytes, self._broken = 0, None
+            self._from = self._next = -1
+            consumer.seek(self.partition, kafka_offset)
+            self._from = self._next = kafka_offset
+
+    def _wait(self, after: int) -> bool:
+        """For a record that is not behind us, as long as it is worth it."""
+        first = first_kafka_offset(after=after)
+
+        def news() -> bool:
+            return self._next > first or self._broken is not None
+
+        with self._consumption.changed:
+            return self._consumption.changed.wait_for(news, _WAIT_S)
 
     def _collect(self, after: int, limit: int) -> list[Entry]:
+        with self._consumption.changed:
+            records = list(islice(self._records, limit + 1))
         found: list[Entry] = []
-        for record in self._records:
+        for record in records:
             if len(found) >= limit:
                 break
             rest = (entry for entry in self._entries_of(record) if entry.offset > after)
@@ -183,14 +156,8 @@ class KafkaReader:
             self._unpacked = (record.offset, entries)
         return self._unpacked[1]
 
-    def _log_start(self) -> int:
-        with kafkas_errors():
-            starts = self._consumption.consumer.beginning_offsets([self.partition])
-        return int(starts[self.partition])
-
-    @property
-    def _name(self) -> str:
-        return f"partition {self.partition.partition} of {self.partition.topic}"
+    def _log_start(self, consumer: Any) -> int:
+        return int(consumer.beginning_offsets([self.partition])[self.partition])
 
 
 class LoneReader(KafkaReader):
@@ -198,7 +165,6 @@ class LoneReader(KafkaReader):
 
     def close(self) -> None:
         """Let go of the connections too, which all that were opened together share."""
-        super().close()
         self._consumption.close()
 
 
@@ -213,14 +179,17 @@ def open_readers(
     ``consumed``: by partition, the named consumers whose offsets its status tells.
     """
     options = configuring.consumer(settings)
-    consumption = Consumption(settings, lambda: KafkaConsumer(**options))
-    readers = {
-        number: LoneReader(consumption, number, consumers=consumed(number)) for number in partitions
+    numbers = list(partitions)
+
+    def make() -> Any:
+        consumer = KafkaConsumer(**options)
+        consumer.assign([TopicPartition(settings.topic, number) for number in numbers])
+        return consumer
+
+    consumption = Consumption(settings, make)
+    return {
+        number: LoneReader(consumption, number, consumers=consumed(number)) for number in numbers
     }
-    consumption.readers.update(readers)
-    with kafkas_errors():
-        consumption.consumer.assign([reader.partition for reader in readers.values()])
-    return readers
 
 
 def _offset_of(consumed: Consumed) -> int | None:

@@ -1,0 +1,166 @@
+"""One consumer and the thread that it belongs to.
+
+kafka-python's consumer is not thread-safe, and a rebalance is only seen by a ``poll`` that is under
+way when it ends: left alone for the time of a batch, the client joins again and again. So a thread
+does nothing but poll. It gives what came to the partitions' readers, and between two polls it does
+what they ask. A partition whose reader has enough is paused, which bounds memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as StillWaiting
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+import kafka.errors
+from kafka import TopicPartition
+
+from signals.errors import Broken, Unavailable
+from signals.settings import KafkaSettings
+
+log = logging.getLogger(__name__)
+
+_POLL_MS = 20
+"""How long an idle poll lasts, and so what a reader's question may wait."""
+_POLL_RECORDS = 1000
+_AFTER_FAILURE_S = 0.2
+_ENDING_S = 5.0
+
+T = TypeVar("T")
+
+
+@contextmanager
+def kafkas_errors() -> Iterator[None]:
+    """What Kafka raises may pass: ``Unavailable``.
+
+    By ``KeyError`` and ``ValueError`` kafka-python says that a partition has just gone.
+    """
+    try:
+        yield
+    except (kafka.errors.KafkaError, KeyError, ValueError) as error:
+        raise Unavailable(f"Kafka: {error or type(error).__name__}") from error
+
+
+class Feed(Protocol):
+    """A partition's reader, as the consumer's thread sees it."""
+
+    partition: TopicPartition
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more may be fetched for it now."""
+
+    def take(self, records: Sequence[Any], consumer: Any) -> None:
+        """What was fetched, in order."""
+
+
+class Consumption:
+    """Runs a consumer until closed. Raises ``Unavailable`` when none can be made.
+
+    ``changed`` guards what readers share with the thread, and tells them of news.
+    """
+
+    def __init__(self, settings: KafkaSettings, make: Callable[[], Any]) -> None:
+        self.topic = settings.topic
+        self.changed = threading.Condition()
+        self._feeds: dict[TopicPartition, Feed] = {}
+        self._assigned: frozenset[int] = frozenset()
+        self._failure: Unavailable | None = None
+        self._questions: queue.SimpleQueue[tuple[Callable[[Any], Any], Future[Any]]]
+        self._questions = queue.SimpleQueue()
+        self._closed = threading.Event()
+        self._answer_s = settings.request_timeout_ms / 1000 + 1
+        with kafkas_errors():
+            self._consumer = make()
+        self._thread = threading.Thread(target=self._run, name="kafka-consumer", daemon=True)
+        self._thread.start()
+
+    def assigned(self) -> frozenset[int]:
+        """The partitions that the group gave us. Raises ``Unavailable`` while polls fail."""
+        self._check()
+        with self.changed:
+            if self._failure is not None:
+                raise self._failure
+            return self._assigned
+
+    def feed(self, reader: Feed) -> None:
+        """Give this reader what comes of its partition."""
+        with self.changed:
+            self._feeds[reader.partition] = reader
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Nobody reads it any more."""
+        with self.changed:
+            self._feeds.pop(partition, None)
+
+    def ask(self, question: Callable[[Any], T]) -> T:
+        """Have the thread ask its consumer. Raises ``Unavailable``."""
+        self._check()
+        answer: Future[T] = Future()
+        self._questions.put((question, answer))
+        try:
+            with kafkas_errors():
+                return answer.result(self._answer_s)
+        except StillWaiting as error:
+            raise Unavailable("Kafka does not answer") from error
+
+    def close(self) -> None:
+        """Leave the group, if there is one, and let go of the connections."""
+        self._closed.set()
+        self._thread.join(self._answer_s + _ENDING_S)
+
+    def _check(self) -> None:
+        if self._closed.is_set():
+            raise Unavailable("the reader is closed")
+        if not self._thread.is_alive():
+            raise Broken("the consumer's thread has ended by itself")
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.is_set():
+                self._round()
+        finally:
+            self._consumer.close(autocommit=False)
+
+    def _round(self) -> None:
+        self._answer()
+        try:
+            self._pause_the_full()
+            found = self._consumer.poll(timeout_ms=_POLL_MS, max_records=_POLL_RECORDS)
+            for partition, records in found.items():
+                if partition in self._feeds:
+                    self._feeds[partition].take(records, self._consumer)
+            self._note(None)
+        except (kafka.errors.KafkaError, KeyError, ValueError) as error:
+            self._note(Unavailable(f"Kafka: {error or type(error).__name__}"))
+            self._closed.wait(_AFTER_FAILURE_S)
+
+    def _note(self, failure: Unavailable | None) -> None:
+        assigned = frozenset(each.partition for each in self._consumer.assignment())
+        with self.changed:
+            self._failure, self._assigned = failure, assigned
+
+    def _pause_the_full(self) -> None:
+        """Also what nobody reads yet: it would be fetched from anywhere."""
+        for partition in self._consumer.assignment():
+            feed = self._feeds.get(partition)
+            if feed is None or feed.full:
+                self._consumer.pause(partition)
+            else:
+                self._consumer.resume(partition)
+
+    def _answer(self) -> None:
+        while True:
+            try:
+                question, answer = self._questions.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                answer.set_result(question(self._consumer))
+            except (kafka.errors.KafkaError, KeyError, ValueError) as error:
+                answer.set_exception(error)
