@@ -15,8 +15,9 @@ import psutil
 
 from controller.layout import Layout
 from controller.settings import Settings
-from signals.bus.port import Assignment, Bus, BusReader, Consumed
+from signals.bus.port import Assignment, Bus, BusReader, BusStatus, Consumed
 from signals.errors import Unavailable
+from signals.features.change import FeatureRules
 from signals.features.partitioned import PartitionedFeatures
 
 
@@ -35,13 +36,15 @@ def run_ingest(settings: Settings, stop: threading.Event) -> None:
         layout.store_db, cache_s=settings.serve.definitions_cache_s, settings=settings.store
     )
     try:
+        bus, status = _bus(settings, features)
         run(
-            bus=_bus(settings, features),
+            bus=bus,
             keys=keys,
             definitions=definitions,
             targets=settings.targets,
             settings=settings.ingest,
             stop=stop,
+            status=status,
         )
     finally:
         definitions.close()
@@ -67,6 +70,19 @@ def run_features(settings: Settings, stop: threading.Event) -> None:
             definitions=definitions,
             settings=settings.features,
             stop=stop,
+        )
+
+
+@contextmanager
+def feature_rules(settings: Settings) -> Iterator[FeatureRules]:
+    """What a feature stage folds by, with the definitions that are in the store."""
+    from controller.definition_reader import StoreDefinitions
+
+    with closing(StoreDefinitions(Layout(settings.state_dir).store_db)) as definitions:
+        yield FeatureRules(
+            intents={name: target.intents for name, target in settings.targets.items()},
+            definitions=definitions,
+            settings=settings.features,
         )
 
 
@@ -129,16 +145,20 @@ def bus_readers(
     return {0: SqliteBusReader(folder, consumers=consumers)}
 
 
-def _bus(settings: Settings, features: PartitionedFeatures) -> Bus:
-    """The writing end. The SQLite log keeps what the feature stage has not read."""
+def _bus(
+    settings: Settings, features: PartitionedFeatures
+) -> tuple[Bus, Callable[[], BusStatus] | None]:
+    """The writing end. The SQLite log keeps what the feature stage has not read, and says where
+    it is; Kafka's brokers say that of theirs."""
     if settings.bus.kind == "kafka":
         from signals.bus.kafka.producing import KafkaBus
 
-        return KafkaBus(settings.bus)
+        return KafkaBus(settings.bus), None
     from signals.bus.sqlite import SqliteBus
 
     consumers = {"features": lambda: features.bus_offsets()[0]}
-    return SqliteBus(Layout(settings.state_dir).bus, settings.bus, consumers=consumers)
+    bus = SqliteBus(Layout(settings.state_dir).bus, settings.bus, consumers=consumers)
+    return bus, bus.status
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import typer
 
 from controller.cli.client import Client, read_key
 from controller.cli.posting import Part, Summary, documents, parts, post_all
+from controller.cli.replay import replay
 from controller.cli.root import Json, root_of, show
 from controller.cli.tail import tail
 from controller.cli.waiting import commands, orphans
@@ -26,6 +27,7 @@ app = typer.Typer(
     help="Feedback: post it, watch it, fold it again.", no_args_is_help=True, rich_markup_mode=None
 )
 app.command()(tail)
+app.command()(replay)
 app.command()(orphans)
 app.command()(commands)
 

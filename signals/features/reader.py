@@ -98,6 +98,14 @@ class SqliteFeatures(Inspecting):
         found = self._rows(select, request_id, MAX_ROWS)
         return [rows.outcome_decoder.decode(row) for (row,) in found]
 
+    def joined(self, *, after: int = 0, limit: int = 1000) -> Sequence[tuple[int, Outcome]]:
+        """Outcomes with the offsets of the events that brought them, above ``after``."""
+        select = (
+            "SELECT bus_offset, row FROM outcomes WHERE bus_offset > ? ORDER BY bus_offset LIMIT ?"
+        )
+        found = self._rows(select, after, min(limit, MAX_ROWS))
+        return [(offset, rows.outcome_decoder.decode(row)) for offset, row in found]
+
     def engines(self, target: str) -> Sequence[EngineSeen]:
         """See ``Features.engines``."""
         select = "SELECT state FROM engines WHERE target = ? ORDER BY replica, first_us, last_us"

@@ -29,6 +29,12 @@ class Reading:
         """Whose features these are."""
         return self._partition
 
+    def hold(self) -> None:
+        """From now on read the file as it is now, until it is closed. Not for long: its write-ahead
+        log cannot shrink meanwhile."""
+        self._rows("BEGIN")
+        self._rows("SELECT 1 FROM position")
+
     def close(self) -> None:
         """Let go of the file; a later call opens it again."""
         with self._lock:
