@@ -94,8 +94,7 @@ def member(settings: KafkaSettings) -> dict[str, Any]:
 def _quieten() -> None:
     """At DEBUG kafka-python logs its configuration, the password with it, and whole events."""
     logger = logging.getLogger("kafka")
-    if logger.getEffectiveLevel() < logging.WARNING:
-        logger.setLevel(logging.WARNING)
+    logger.setLevel(max(logger.level, logging.WARNING))
 
 
 def _password(path: Path | None) -> str:
