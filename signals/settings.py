@@ -260,12 +260,16 @@ class BusSettings(Section):
         ge=262_144,
     )
     commit_events: int = setting(
-        200, unit="events", reason="one group commit; more adds delay, not speed", ge=1, le=10_000
+        100,
+        unit="events",
+        reason="a group commit of so many waits for no more; what came meanwhile goes with it",
+        ge=1,
+        le=10_000,
     )
     commit_ms: int = setting(
-        5,
+        2,
         unit="ms",
-        reason="the longest an event waits for company before its fsync",
+        reason="the longest an event waits for company before its fsync; after quiet it never does",
         ge=0,
         le=1000,
     )

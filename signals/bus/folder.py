@@ -50,8 +50,11 @@ class Folder:
 
     def bytes_of(self, first: int) -> int:
         """What a segment has on the disk; 0 once it is gone."""
-        file = self.file(first)
-        return sum(_size(each) for each in (file, file.with_name(file.name + "-wal")))
+        return _size(self.file(first)) + _size(self._log(first))
+
+    def has_log(self, first: int) -> bool:
+        """Whether something may be in its write-ahead log that is not in the file."""
+        return _size(self._log(first)) > 0
 
     def make_next(self) -> None:
         """Make the next segment unless it is there. Raises ``Unavailable``."""
@@ -93,6 +96,9 @@ class Folder:
             for stray in self.path.glob(f"*.db{besides}"):
                 if not stray.with_name(stray.name.removesuffix(besides)).exists():
                     stray.unlink(missing_ok=True)
+
+    def _log(self, first: int) -> Path:
+        return self.path / f"{first:020d}.db-wal"
 
     def _make_next(self) -> None:
         if not (self.path / NEXT).exists():

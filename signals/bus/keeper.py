@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from signals.bus import log_file, retention
 from signals.bus.folder import Folder
-from signals.bus.port import Consumed
+from signals.bus.port import BusStatus, Consumed
 from signals.bus.retention import Limits, Sealed
 from signals.errors import Unavailable
 from signals.events import MICROS
@@ -81,6 +81,22 @@ class Keeper:
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+
+    def alive(self) -> bool:
+        """Whether old segments will go and the next one will be made."""
+        return self._thread.is_alive()
+
+    def status(self, *, active: int) -> BusStatus:
+        """See ``SqliteBus.status``; ``active``: the first offset of the segment in use."""
+        sealed = list(self._sealed)
+        return BusStatus(
+            first=sealed[0].first if sealed else active,
+            end=self._end(),
+            consumers=self._ask(),
+            bytes=sum(segment.bytes for segment in sealed) + self.active_bytes,
+            segments=len(sealed) + 1,
+            oldest_us=None,
+        )
 
     def refusal(self) -> str | None:
         """Why the log takes no more events, None while it does."""
@@ -157,9 +173,7 @@ class Keeper:
             self._unmoved.pop(0).connection.close()
 
     def _drop_old(self) -> None:
-        self._offsets = {
-            name: retention.offset_of(consumed) for name, consumed in self._consumers.items()
-        }
+        self._offsets = self._ask()
         limits = Limits(
             before_us=self._clock_us() - self._settings.retention_s * MICROS,
             max_bytes=self._settings.max_bytes,
@@ -174,3 +188,6 @@ class Keeper:
             self._folder.drop(segment.first)
             self._sealed.pop(0)
             self._sealed_bytes -= segment.bytes
+
+    def _ask(self) -> dict[str, int | None]:
+        return {name: retention.offset_of(consumed) for name, consumed in self._consumers.items()}

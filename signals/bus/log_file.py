@@ -91,6 +91,12 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     return _connect(_uri(path, "ro"), uri=True)
 
 
+def open_at_rest(path: Path) -> sqlite3.Connection:
+    """A connection to a file that has no write-ahead log and that nobody writes: it leaves nothing
+    beside it. Raises ``sqlite3.Error``."""
+    return _connect(_uri(path, "ro") + "&immutable=1", uri=True)
+
+
 def checkpoint(connection: sqlite3.Connection, mode: str) -> bool:
     """Move the write-ahead log into the file; whether all of it is there now."""
     busy, logged, moved = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()

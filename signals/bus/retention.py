@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from signals.bus.port import Consumed
-from signals.errors import Unavailable
+from signals.errors import TrimtabError
 
 
 class Sealed(Struct, frozen=True, kw_only=True):
@@ -62,10 +62,10 @@ def droppable(
 
 
 def offset_of(consumed: Consumed) -> int | None:
-    """A consumer's offset, None while it cannot be read."""
+    """A consumer's offset; None when it cannot be read, for whatever reason of ours."""
     try:
         return consumed()
-    except Unavailable:
+    except TrimtabError:
         return None
 
 

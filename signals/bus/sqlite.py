@@ -30,7 +30,7 @@ from signals.bus.folder import Folder
 from signals.bus.frames import Frame, accepted_us, frames_of, runs_of
 from signals.bus.keeper import Keeper, RolledOver
 from signals.bus.pending import Append, Close, Work
-from signals.bus.port import Consumed, Message
+from signals.bus.port import BusStatus, Consumed, Message
 from signals.bus.retention import Sealed
 from signals.bus.sqlite_reader import NOBODY, SqliteBusReader
 from signals.bus.start import Started, start
@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 _FAILING_S = 1.0
 _CHECKPOINT_BYTES = 8_388_608
 """Of bodies, between two checkpoints: bounds each one's work, and what the next start must read."""
+_MEASURES = 32
+"""How often the size of a segment is looked at while it fills."""
 
 
 class SqliteBus:
@@ -70,7 +72,7 @@ class SqliteBus:
         self._waiting = 0
         self._closed = False
         self._failed_at_s = float("-inf")
-        self._unmoved_bytes = 0
+        self._unmoved_bytes = self._unmeasured_bytes = 0
         self._folder = Folder(folder)
         self._file_lock = _locked(folder)
         try:
@@ -115,7 +117,12 @@ class SqliteBus:
         """
         room = self._waiting < self._settings.queue_events and self._keeper.refusal() is None
         failing = time.monotonic() - self._failed_at_s < _FAILING_S
-        return self._thread.is_alive() and room and not (failing or self._closed)
+        alive = self._thread.is_alive() and self._keeper.alive()
+        return alive and room and not (failing or self._closed)
+
+    def status(self) -> BusStatus:
+        """As ``BusReader.status``, from memory but for the consumers, who are asked; any thread."""
+        return self._keeper.status(active=self._first)
 
     def close(self) -> None:
         """See ``Bus.close``."""
@@ -200,7 +207,10 @@ class SqliteBus:
         with self._lock:
             self._waiting -= sum(work.events for work in group)
         if frames and self._log is not None and self._end >= frames[-1].first:
-            self._measure(self._log, frames)
+            try:
+                self._measure(self._log, frames)
+            except sqlite3.Error as error:
+                log.warning("the log was not measured this time: %s", error)
 
     def _insert(self, frames: list[Frame]) -> None:
         """All of them or none, and on the disk. Raises ``Unavailable``.
@@ -242,19 +252,24 @@ class SqliteBus:
         newest_us = accepted_us(frames[-1].heads)
         if self._began_us is None:
             self._began_us = newest_us
-        size = log_file.bytes_of(connection)
-        self._keeper.active_bytes = size
-        self._unmoved_bytes += sum(len(frame.bodies) for frame in frames)
+        written = sum(len(frame.bodies) + len(frame.heads) for frame in frames)
+        self._unmoved_bytes += written
+        self._unmeasured_bytes += written
+        if self._unmeasured_bytes >= self._settings.segment_bytes // _MEASURES:
+            self._keeper.active_bytes = log_file.bytes_of(connection)
+            self._unmeasured_bytes = 0
+        large = self._keeper.active_bytes >= self._settings.segment_bytes
         aged = newest_us - self._began_us > self._settings.segment_s * MICROS
-        if size >= self._settings.segment_bytes or aged:
-            self._roll_over(connection, size, newest_us)
+        if large or aged:
+            self._roll_over(connection, newest_us)
         elif self._unmoved_bytes >= _CHECKPOINT_BYTES:
             self._unmoved_bytes = 0
             self._keeper.checkpoint(self._first)
 
-    def _roll_over(self, connection: sqlite3.Connection, size: int, newest_us: int) -> None:
+    def _roll_over(self, connection: sqlite3.Connection, newest_us: int) -> None:
         """Only after a commit that held: what a failed one left would come back in a segment that
         nobody writes to any more. If it can't be done now, the segment gets larger."""
+        size = log_file.bytes_of(connection)
         try:
             self._folder.promote_next(self._end + 1)
         except Unavailable as unavailable:
@@ -263,8 +278,8 @@ class SqliteBus:
         left = Sealed(first=self._first, last=self._end, bytes=size, newest_us=newest_us)
         self._keeper.rolled_over(RolledOver(connection, left))
         self._keeper.active_bytes = 0
+        self._unmeasured_bytes = self._unmoved_bytes = 0
         self._log, self._first, self._began_us = None, self._end + 1, None
-        self._unmoved_bytes = 0
 
 
 def _locked(folder: Path) -> FileLock:

@@ -68,7 +68,9 @@ def _newest(folder: Folder) -> tuple[sqlite3.Connection, int]:
 def _sealed(folder: Folder) -> list[Sealed]:
     found = []
     for first, following in pairwise(folder.firsts()):
-        connection = log_file.open_for_writing(folder.file(first))
+        file = folder.file(first)
+        at_rest = not folder.has_log(first)
+        connection = log_file.open_at_rest(file) if at_rest else log_file.open_for_writing(file)
         try:
             found.append(
                 Sealed(

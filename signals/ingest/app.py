@@ -5,10 +5,10 @@
      413, 415, 422, 429 more than the key's rate, with ``Retry-After``
 503  not durable now, or too much in hand, with ``Retry-After``; post the same again
 
-Memory is bounded whatever is offered: posts in hand hold at most ``max_inflight_bytes`` of bodies
-and answers, and about three times that as messages for the bus; one post at a time is judged, in
-slices, for about 30 times ``max_body_bytes`` at the very worst (an array of millions of nothings);
-each open connection buffers about 128 KiB of what was not read yet. See ``memory_bound_bytes``.
+Memory is bounded whatever is offered, by ``signals.ingest.inflight.memory_bound_bytes``: posts in
+hand hold ``max_inflight_bytes`` of bodies and refusals at most, from the first byte that is read
+until the answer is sent; one thread judges, one post at a time; connections beyond twice
+``max_connections`` are closed. What goes beyond is answered 503, and nothing of it is read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Response
 from starlette.types import Receive, Scope, Send
 
-from signals.bus.port import Bus
+from signals.bus.port import Bus, BusStatus
 from signals.codec import CONTENT_TYPES
 from signals.definitions import Definitions
 from signals.errors import Broken, Unavailable
@@ -60,12 +60,16 @@ def make_app(
     settings: IngestSettings,
     clock: Callable[[], int] = lambda: time.time_ns() // 1000,
     connections: Callable[[], int] = lambda: 0,
+    status: Callable[[], BusStatus] | None = None,
 ) -> FastAPI:
-    """The signals API. ``clock`` gives µs since the epoch, ``connections`` how many are open.
+    """The signals API. ``clock`` gives µs since the epoch, ``connections`` how many are open,
+    ``status`` how far the log is, for the metrics.
 
     ``definitions`` and ``targets`` are asked at every post, so they may change while it runs.
     """
     counters = IngestCounters()
+    if status is not None:
+        counters.watch_bus(status)
     app = SignalsApp(
         Posting(
             bus=bus,

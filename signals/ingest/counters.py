@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
+from signals.bus.port import BusStatus
+from signals.ingest.bus_gauges import BusGauges
 from signals.ingest.sorting import Refused
 from signals.wire import Posted
 
@@ -58,6 +60,10 @@ class IngestCounters:
         fields = Tally((each.field or "").partition(".")[0] for each in refused)
         for field, count in fields.items():
             self._refused.labels(field if field in FIELDS else "other").inc(count)
+
+    def watch_bus(self, status: Callable[[], BusStatus]) -> None:
+        """Show the log's gauges too."""
+        self._registry.register(BusGauges(status))
 
     def text(self) -> bytes:
         """In the Prometheus text format."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.server import ServerState
 
-from signals.bus.port import Bus
+from signals.bus.port import Bus, BusStatus
 from signals.definitions import Definitions
 from signals.errors import Broken, Unavailable
 from signals.ingest.app import make_app
@@ -31,11 +31,13 @@ def run(
     targets: Collection[str],
     settings: IngestSettings,
     stop: threading.Event,
+    status: Callable[[], BusStatus] | None = None,
 ) -> None:
     """Serve until ``stop`` is set, then end gracefully and close the bus, whatever happens.
 
-    Requests under way get their answers (``GRACE_S`` seconds at most) and everything acknowledged
-    is durable. Raises ``Unavailable`` if the port cannot be had.
+    ``status``, where the bus has one of its own, becomes gauges in the metrics. Requests under way
+    get their answers (``GRACE_S`` seconds at most) and everything acknowledged is durable. Raises
+    ``Unavailable`` if the port cannot be had.
     """
     try:
         server_state = ServerState()
@@ -46,6 +48,7 @@ def run(
             targets=targets,
             settings=settings,
             connections=lambda: len(server_state.connections),
+            status=status,
         )
         _serve(app, server_state, settings, stop)
     finally:

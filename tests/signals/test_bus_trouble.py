@@ -1,0 +1,100 @@
+"""The SQLite log when the disk takes no more: 503 as long as it lasts, and nothing lost.
+
+The operating system's limit on the size of a file stands in for a full disk: writes beyond it fail
+in the same places.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from signals.bus.folder import Folder
+from signals.bus.port import Message
+from signals.bus.sqlite import SqliteBus, SqliteBusReader
+from signals.errors import Unavailable
+from signals.settings import BusSettings
+
+SETTINGS = BusSettings(segment_bytes=65_536, commit_ms=0, trim_every_s=0.02)
+PADDING = b"x" * 30_000
+
+
+@contextmanager
+def no_file_above(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def post(bus: SqliteBus, number: int) -> None:
+    body = b"%06d%b" % (number, PADDING)
+    message = Message(key="chat", body=body, producer="p", accepted_us=1)
+    bus.append([message]).result(10)
+
+
+def numbers(folder: Path) -> list[int]:
+    with closing(SqliteBusReader(folder)) as reader:
+        return [int(entry.body[:6]) for entry in reader.read(after=0, limit=1000)]
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("before", [1, 2, 3], ids=["within", "just rolled over", "in the next"])
+def test_a_full_disk_refuses_and_when_it_is_over_the_log_goes_on(
+    tmp_path: Path, before: int
+) -> None:
+    folder = tmp_path / "bus"
+    with closing(SqliteBus(folder, SETTINGS)) as bus:
+        for number in range(before):
+            post(bus, number)
+        with no_file_above(20_000):
+            for _ in range(3):
+                with pytest.raises(Unavailable, match="the log"):
+                    post(bus, 999)
+            assert not bus.healthy()
+        for number in range(before, 8):
+            post(bus, number)
+        eventually(bus.healthy)
+        assert numbers(folder) == list(range(8)), "nothing lost, and nothing of what was refused"
+    with closing(SqliteBus(folder, SETTINGS)) as bus:
+        post(bus, 8)
+    assert numbers(folder) == list(range(9))
+    assert Folder(folder).firsts()[:3] == [1, 3, 5]
+
+
+def test_a_log_that_cannot_roll_over_goes_on_in_a_larger_segment(tmp_path: Path) -> None:
+    folder = tmp_path / "bus"
+    with closing(SqliteBus(folder, SETTINGS)) as bus:
+        post(bus, 0)
+        eventually((folder / "next.db").exists)
+        (folder / "next.db").unlink()
+        (folder / "making.db").mkdir()
+        post(bus, 1)
+        post(bus, 2)
+        assert Folder(folder).firsts() == [1]
+        (folder / "making.db").rmdir()
+        post(bus, 3)
+        post(bus, 4)
+        assert Folder(folder).firsts()[1] > 3
+    assert numbers(folder) == list(range(5))
+
+
+def test_a_folder_that_cannot_be_had_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "bus").write_text("not a folder")
+    with pytest.raises(Unavailable, match="cannot make the log's folder"):
+        SqliteBus(tmp_path / "bus")
+    with pytest.raises(Unavailable, match="cannot read the log's folder"):
+        SqliteBusReader(tmp_path / "bus").end()
