@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -140,16 +141,21 @@ def main(what: str, folder: Path, *rest: str) -> None:
             stop=stop,
         )
     else:
-        path = folder / "features.db"
-        with closing(SoleOwner(SqliteBusReader(folder / "bus"), path)) as owner:
-            run_features(
-                assignment=owner,
-                path_of=lambda partition: path,
-                intents=INTENTS,
-                definitions=StaticDefinitions(METRICS),
-                settings=FeatureSettings(),
-                stop=stop,
-            )
+        follow(folder, FeatureSettings(), stop)
+
+
+def follow(folder: Path, settings: FeatureSettings, stop: threading.Event) -> None:
+    """The feature stage, until told to stop."""
+    path = folder / "features.db"
+    with closing(SoleOwner(SqliteBusReader(folder / "bus"), path)) as owner:
+        run_features(
+            assignment=owner,
+            path_of=lambda partition: path,
+            intents=INTENTS,
+            definitions=StaticDefinitions(METRICS),
+            settings=settings,
+            stop=stop,
+        )
 
 
 if __name__ == "__main__":
