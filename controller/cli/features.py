@@ -1,4 +1,4 @@
-"""``trimtab features``: what happened in each window, as a table."""
+"""``trimtab windows``: what happened in each window, as a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MICROS = 1_000_000
 
 def add_to(app: typer.Typer) -> None:
     """Put the command at the top level."""
-    app.command()(features)
+    app.command("windows")(features)
 
 
 def features(
@@ -41,8 +41,8 @@ def features(
     rate counts the requests that arrived in the window, once their attribution has closed.
 
     \b
-    trimtab features chat --since 1h
-    trimtab features chat --width 5s --intent live --by window --json
+    trimtab windows chat --since 1h
+    trimtab windows chat --width 5s --intent live --by window --json
     """
     from_us = None if since is None else moment(since, wall_us())
     query = {"width": width, "intent": intent, "by": by, "after": after, "limit": limit}
