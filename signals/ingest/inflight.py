@@ -13,9 +13,35 @@ signals.errors.Unavailable: 80 of 100 bytes are in hand
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from signals.errors import Unavailable
+from signals.settings import IngestSettings
+
+_OF_A_BYTE: Final = 4
+"""What a byte of a post in hand costs: itself, as an event, and as a message for the bus."""
+
+_OF_A_JUDGED_BYTE: Final = 30
+"""What a byte of the post being judged costs at worst: an array of two million zeros."""
+
+_CONNECTION_BYTES: Final = 393_216
+"""One read of the event loop and what is kept of a body before its sender is paused."""
+
+_ID_BYTES: Final = 200
+
+
+def memory_bound_bytes(settings: IngestSettings) -> int:
+    """What the process may hold beyond an idle one's memory, whatever is offered.
+
+    >>> memory_bound_bytes(IngestSettings()) // 2**20
+    533
+    """
+    return (
+        _OF_A_BYTE * settings.max_inflight_bytes
+        + _OF_A_JUDGED_BYTE * settings.max_body_bytes
+        + 2 * settings.max_connections * _CONNECTION_BYTES
+        + 2 * settings.recent_ids * _ID_BYTES
+    )
 
 
 class Inflight:
