@@ -15,8 +15,6 @@ from signals.settings import FeatureSettings
 MAX_SHOWN = 10_000
 """The most rows one of these calls gives."""
 
-_DEFAULTS = FeatureSettings()
-
 
 class Inspecting(Reading):
     """Lists are by bus offset, above ``after``; each filter that is given must be met."""
@@ -83,7 +81,7 @@ class Inspecting(Reading):
         select = f"SELECT producer, COUNT(*) FROM orphans WHERE 1{where} GROUP BY producer"
         return dict(self._rows(f"{select} ORDER BY producer", *given))
 
-    def producers(self, settings: FeatureSettings = _DEFAULTS) -> dict[str, ProducerReport]:
+    def producers(self, settings: FeatureSettings | None = None) -> dict[str, ProducerReport]:
         """Each producer's report, by name. ``settings``: when a clock is flagged."""
         waiting = self.orphans_by_producer()
         aside = {each.producer for each in self.quarantined()}
@@ -94,7 +92,7 @@ class Inspecting(Reading):
                 rows.producer_decoder.decode(counts),
                 waiting=waiting.get(name, 0),
                 quarantined=name in aside,
-                settings=settings,
+                settings=settings or self._settings,
             )
             for name, counts in found
         }

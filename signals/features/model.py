@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from signals.counts import Moments, WindowCounts
 from signals.events import Arm, Status, StepMoments
+from signals.features.producers import ClockReport
 
 __all__ = [
     "ATOM_S",
@@ -127,7 +128,10 @@ class SecondRow(Struct, frozen=True, kw_only=True):
 
 
 class EngineSeen(Struct, frozen=True, kw_only=True):
-    """The last life sign of a replica, and the curve it measured at boot (None: not seen)."""
+    """The last life sign of a replica, and the curve it measured at boot (None: not seen).
+
+    ``clock`` is how its records' times stand to ours.
+    """
 
     target: str
     replica: str
@@ -137,6 +141,7 @@ class EngineSeen(Struct, frozen=True, kw_only=True):
     last_us: int
     gaps: int
     dropped: int
+    clock: ClockReport = ClockReport()
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,9 @@ class PartitionedFeatures:
     """
 
     def __init__(self, path_of: Callable[[int], Path], partitions: int) -> None:
-        self._files = [SqliteFeatures(path_of(number)) for number in range(partitions)]
+        self._files = [
+            SqliteFeatures(path_of(number), partition=number) for number in range(partitions)
+        ]
 
     def close(self) -> None:
         """Let go of the files; a later call opens them again."""

@@ -15,6 +15,8 @@ from signals.features.model import (
     SecondRow,
     WindowRevision,
 )
+from signals.features.producers import clock_report
+from signals.settings import FeatureSettings
 
 MAX_ROWS = 200_000
 """The most rows one call gives; two hours of a busy target."""
@@ -112,7 +114,7 @@ class SqliteFeatures(Inspecting):
         found = self._rows(select, target)
         states = [rows.engine_decoder.decode(state) for (state,) in found]
         latest = {state.replica: state for state in states}
-        return [_engine_seen(state) for state in latest.values()]
+        return [_engine_seen(state, self._settings) for state in latest.values()]
 
 
 def _of_block(block: int | None) -> str:
@@ -123,7 +125,7 @@ def _given(value: str | int | None) -> tuple[str | int, ...]:
     return () if value is None else (value,)
 
 
-def _engine_seen(state: EngineState) -> EngineSeen:
+def _engine_seen(state: EngineState, settings: FeatureSettings) -> EngineSeen:
     return EngineSeen(
         target=state.target,
         replica=state.replica,
@@ -133,4 +135,5 @@ def _engine_seen(state: EngineState) -> EngineSeen:
         last_us=state.last_us,
         gaps=sum(hole.missing for hole in state.sequence.holes()),
         dropped=state.dropped,
+        clock=clock_report(state.delays, settings),
     )

@@ -10,6 +10,7 @@ from typing import Any
 from signals.errors import Unavailable
 from signals.features import schema
 from signals.features.schema import passing
+from signals.settings import FeatureSettings
 
 
 class Reading:
@@ -18,9 +19,13 @@ class Reading:
     A call is one indexed query; a poll that finds nothing new costs some tens of microseconds.
     """
 
-    def __init__(self, path: Path, *, partition: int = 0) -> None:
+    def __init__(
+        self, path: Path, *, partition: int = 0, settings: FeatureSettings | None = None
+    ) -> None:
+        """``settings``: from when on a clock is flagged."""
         self._path = path
         self._partition = partition
+        self._settings = settings or FeatureSettings()
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
 
