@@ -13,7 +13,6 @@ from controller.cli import (
     control,
     dead_letters,
     doctor,
-    features,
     keys,
     metrics,
     policies,
@@ -23,6 +22,7 @@ from controller.cli import (
     status,
     trials,
     why,
+    windows,
 )
 from controller.cli.root import Commands, Root
 
@@ -68,7 +68,7 @@ configuration.add_to(app)
 status.add_to(app)
 control.add_to(app)
 why.add_to(app)
-features.add_to(app)
+windows.add_to(app)
 doctor.add_to(app)
 app.add_typer(policies.app, name="policies")
 app.add_typer(trials.app, name="trials")
