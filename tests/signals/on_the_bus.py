@@ -145,3 +145,18 @@ def folded_afresh(line: OnTheBus, folder: Path) -> SqliteFeatures:
         while features.bus_offset() < end:
             follower.step()
     return features
+
+
+def accounted(line: OnTheBus) -> None:
+    """Every event of feedback is in exactly one place."""
+    waiting = line.features.orphans_by_producer()
+    now: dict[str, int] = {}
+    for letter in line.features.dead_letters(limit=10_000):
+        now[letter.producer] = now.get(letter.producer, 0) + 1
+    for name, report in line.features.producers().items():
+        if name in ("engine", "serve"):
+            continue
+        fates = report.joined + waiting.get(name, 0) + report.duplicate + report.dead
+        assert report.events == fates - report.replayed, report
+        there = now.get(name, 0) + report.discarded + report.dropped
+        assert report.dead - report.replayed == there, report

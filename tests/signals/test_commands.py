@@ -18,6 +18,7 @@ from tests.signals.making import METRICS, T0_US, arrived, feedback, request_id, 
 from tests.signals.on_the_bus import (
     OPERATOR,
     OnTheBus,
+    accounted,
     commanded,
     discard,
     folded_afresh,
@@ -43,21 +44,6 @@ def reasons(line: OnTheBus) -> list[tuple[str, str, int]]:
 
 def joined(line: OnTheBus, number: int = 1) -> list[str]:
     return [each.event_id for each in line.features.outcomes(request_id(number))]
-
-
-def accounted(line: OnTheBus) -> None:
-    """Every event of feedback is in exactly one place."""
-    waiting = line.features.orphans_by_producer()
-    now: dict[str, int] = {}
-    for letter in line.features.dead_letters(limit=10_000):
-        now[letter.producer] = now.get(letter.producer, 0) + 1
-    for name, report in line.features.producers().items():
-        if name in ("engine", "serve"):
-            continue
-        fates = report.joined + waiting.get(name, 0) + report.duplicate + report.dead
-        assert report.events == fates - report.replayed, report
-        there = now.get(name, 0) + report.discarded + report.dropped
-        assert report.dead - report.replayed == there, report
 
 
 def test_a_letter_whose_metric_was_declared_since_is_counted_by_its_replay(line: OnTheBus) -> None:
