@@ -1,4 +1,4 @@
-"""Broken HTTP on real sockets, and ten times the load: bounded memory, nothing acknowledged lost."""
+"""Broken HTTP on real sockets, and ten times the load: bounded memory, no acknowledged loss."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 BROKEN = {
     "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\r\n\r\n", b"400"),
-    "no version": (b"POST /v1/signals\r\n\r\n", b"400"),
+    "no version": (b"POST /v1/signals\r\n\r\n", b"401"),
     "two lengths": (request(line("x"), b"Content-Length: 7"), b"400"),
     "a length that is none": (request(b"", b"Content-Length: ten", length=-1), b"400"),
     "a negative length": (request(b"", b"Content-Length: -1", length=-1), b"400"),
@@ -149,13 +149,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN.values(), ids=BROKEN.keys())
-def test_broken_http_is_answered_or_cut_and_the_next_post_is_taken(
+def test_broken_http_is_answered_and_the_next_post_is_taken(
     case: tuple[bytes, bytes], server: Server
 ) -> None:
     raw, status = case
     before = server.ids()
     answer = server.send(raw)
-    assert answer == b"" or answer.split(b" ", 2)[1] == status
+    assert answer.split(b" ", 2)[1] == status
     assert server.send(request(line("next"))).startswith(b"HTTP/1.1 202")
     assert server.ids() == [*before, "next"]
 
@@ -271,9 +271,8 @@ def test_at_many_times_the_load_memory_is_bounded_and_all_that_was_acknowledged_
 ) -> None:
     """40 clients want at least ten times the megabyte that may be in hand."""
     port = free_port()
-    ingest = multiprocessing.get_context("spawn").Process(
-        target=_serve_apart, args=(tmp_path, port)
-    )
+    spawning = multiprocessing.get_context("spawn")
+    ingest = spawning.Process(target=_serve_apart, args=(tmp_path, port))
     ingest.start()
     try:
         server = Server(tmp_path, port)
@@ -288,8 +287,7 @@ def test_at_many_times_the_load_memory_is_bounded_and_all_that_was_acknowledged_
             peak = max(peak, resident().rss)
             time.sleep(0.02)
         statuses = [flood.statuses for flood in floods]
-        print(f"idle {idle >> 20} MiB, peak {peak >> 20} MiB, answers {statuses}")
-        assert {status for each in statuses for status in each} == {202, 503}
+        assert {status for each in statuses for status in each} == {202, 503}, statuses
         settings = IngestSettings.model_validate(SMALL | SATURATED)
         assert peak - idle < memory_bound_bytes(settings)
         there = set(server.ids())
