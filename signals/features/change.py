@@ -182,9 +182,13 @@ class Change:
             setattr(of_kind, fate, getattr(of_kind, fate) + 1)
             return
         of_kind.events += 1
-        counts.last_us = max(counts.last_us, signal.time_us)
-        counts.accepted_us = max(counts.accepted_us, event.accepted_us)
-        counts.delays.add(event.accepted_us, signal.time_us, sketched=signal.data is None)
+        if signal.time_us > counts.last_us:
+            counts.last_us = signal.time_us
+        if event.accepted_us > counts.accepted_us:
+            counts.accepted_us = event.accepted_us
+        if signal.data is None:
+            # Records have their replica's clock, which is watched with the replica.
+            counts.delays.add(event.accepted_us, signal.time_us, sketched=True)
 
     def bury(self, event: Event, reason: str, detail: str) -> None:
         """Make an event a dead letter; one that was replayed stays one, for this reason now."""

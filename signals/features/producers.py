@@ -154,7 +154,8 @@ class ProducerCounts(Struct, kw_only=True):
 
 
 class ClockReport(Struct, frozen=True, kw_only=True):
-    """A clock as its events show it, over the last hour or two.
+    """A clock as its events show it, over the last hour or two. Records of engines do not count
+    here: each replica has a clock of its own (``EngineSeen``).
 
     ``ahead``: events from the future; ``most_ahead_ms`` the furthest. ``least_delay_ms`` bounds how
     far the clock may be behind; ``median_delay_ms`` is None where delays were not sketched.
