@@ -7,12 +7,13 @@ plant's inputs every few seconds. Nothing here decides.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from controller.fleet import Replica
 from controller.judge.trips import misses_s
+from controller.rating import ScopedRates
 from controller.state import BlockCounts, BlockRows, Declared, PlantInput, Seen
 from controller.trial import blocks
 from controller.trials import Block, Trial
@@ -27,6 +28,8 @@ VIEW_SPAN_S = 10
 PLANT_SPAN_S = 300
 PLANT_EVERY_S = 2.0
 VIEW_EVERY_S = 0.25
+RATES_EVERY_S = 10.0
+"""Their windows are closed ones, which change when feedback that is late corrects them."""
 MISSES_EVERY_S = 1.0
 RECENT_REQUESTS = 200
 ASSUMED_DRAIN_S = 1.0
@@ -40,6 +43,8 @@ class Cached(Struct, kw_only=True):
 
     features: Mapping[str, float] = {}
     features_at_s: float = float("-inf")
+    rates: ScopedRates = {}
+    rates_at_s: float = float("-inf")
     plant_at_s: float = float("-inf")
     misses: dict[int, tuple[float, ...]] = {}
     misses_at_s: float = float("-inf")
@@ -50,12 +55,19 @@ class Looker:
     """Looks at one target. Not thread-safe; the loop's thread owns it."""
 
     def __init__(
-        self, declared: Declared, features: Features, replica: Replica, *, lateness_s: int
+        self,
+        declared: Declared,
+        features: Features,
+        replica: Replica,
+        *,
+        lateness_s: int,
+        rates: Callable[[str, Iterable[str]], ScopedRates],
     ) -> None:
         self._declared = declared
         self._features = features
         self._replica = replica
         self._lateness_us = lateness_s * MICROS
+        self._rates = rates
         self._cached = Cached()
 
     def look(self, trial: Trial | None, *, now_us: int, mono_s: float, plant: bool) -> Seen:
@@ -118,12 +130,16 @@ class Looker:
             self._cached.features_at_s = mono_s
             since_us = now_us - (VIEW_SPAN_S + 5) * MICROS
             name = self._declared.name
+            if mono_s - self._cached.rates_at_s >= RATES_EVERY_S:
+                self._cached.rates_at_s = mono_s
+                self._cached.rates = self._rates(name, self._declared.target.intents)
             self._cached.features = feature_values(
                 self._features.windows(name, from_us=since_us, to_us=now_us),
                 self._features.seconds(name, from_us=since_us, to_us=now_us),
                 now_us=now_us,
                 span_s=VIEW_SPAN_S,
                 intents=self._declared.target.intents,
+                rates=self._cached.rates,
             )
         return self._cached.features
 

@@ -25,6 +25,7 @@ from controller.operations import Operations
 from controller.processes.addresses import control_urls
 from controller.processes.first_start import bring_in_metrics
 from controller.processes.secret_files import read_secret
+from controller.rating import Rating, terms
 from controller.rules.firing import compile_rules
 from controller.serve import TargetLoop
 from controller.serving import Identity, Loops, take_identity
@@ -59,6 +60,11 @@ def _serve(
 ) -> None:
     declared = {name: _declared(settings, name) for name in settings.targets}
     identity = take_identity(store)
+    rating = Rating(
+        features=features,
+        settings=settings.features,
+        terms=lambda: terms(store, now_us=wall_us()),
+    )
     with (
         _fleet(settings, layout, identity) as fleet,
         closing(Inspection(layout.features_files, settings.features)) as inspection,
@@ -76,6 +82,7 @@ def _serve(
                         features,
                         fleet.first(name),
                         lateness_s=settings.features.lateness_s,
+                        rates=rating.of,
                     ),
                     ours=identity.ours,
                     clock=wall_us,

@@ -22,11 +22,11 @@ class WindowCounts(Struct, frozen=True, kw_only=True):
     """What happened in a window to one intent.
 
     A request counts in ``judged`` when it completes, or as failed when its SLO deadline passes;
-    ``good`` of them met every SLO set. ``completed`` ended with status ``ok``, ``errors`` with
-    ``error``. Arrivals, tokens and ``covered_us`` (how much of the window was reported) come from
-    the engine's seconds; waiting, running and KV blocks are as they stood at ``gauge_us`` (0: not
-    reported). ``prefix_lookups`` and ``prefix_hits`` are prompt tokens looked up and found in the
-    replica's prefix cache, the same in each of its intents.
+    ``good`` of them met every SLO set, with ``good_tokens`` of output. ``completed`` ended with
+    status ``ok``, ``errors`` with ``error``. Arrivals, tokens and ``covered_us`` (how much of the
+    window was reported) come from the engine's seconds; waiting, running and KV blocks are as they
+    stood at ``gauge_us`` (0: not reported). ``prefix_lookups`` and ``prefix_hits`` are prompt
+    tokens looked up and found in the replica's prefix cache, the same in each of its intents.
 
     ``requests`` are those that *arrived* in the window, and ``outcomes`` what users made of these,
     whenever they did: metric -> producer -> (requests with a value, sum of values in micro-units).
@@ -41,6 +41,7 @@ class WindowCounts(Struct, frozen=True, kw_only=True):
     errors: int = 0
     judged: int = 0
     good: int = 0
+    good_tokens: int = 0
     output_tokens: int = 0
     covered_us: int = 0
     prefix_lookups: int = 0

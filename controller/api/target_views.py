@@ -12,6 +12,7 @@ from controller.api.ports import Services
 from controller.desired import Desired, desired
 from controller.fleet import Replica
 from controller.looking import VIEW_SPAN_S
+from controller.rating import Rating, ScopedRates, terms
 from controller.reconciler import differs
 from controller.settings import TargetSettings
 from controller.store.port import Tx
@@ -102,8 +103,13 @@ def settings(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
     }
 
 
-def rule_features(services: Services, target: str, *, now_us: int) -> Mapping[str, float]:
-    """What rules see now, computed from the same windows by the same function as the loop does."""
+def rule_features(
+    services: Services, target: str, *, now_us: int, rates: ScopedRates | None = None
+) -> Mapping[str, float]:
+    """What rules see now, computed from the same windows by the same function as the loop does.
+
+    ``rates``: of ``rates_of``; None: without them.
+    """
     since_us = now_us - (VIEW_SPAN_S + ATOM_S) * MICROS
     return feature_values(
         services.features.windows(target, from_us=since_us, to_us=now_us),
@@ -111,7 +117,18 @@ def rule_features(services: Services, target: str, *, now_us: int) -> Mapping[st
         now_us=now_us,
         span_s=VIEW_SPAN_S,
         intents=declared(services, target).intents,
+        rates=rates,
     )
+
+
+def rates_of(services: Services, target: str) -> ScopedRates:
+    """The business rates of a target and its intents, by the same reading as the loop's."""
+    rating = Rating(
+        features=services.features,
+        settings=services.settings.features,
+        terms=lambda: terms(services.store, now_us=services.clock()),
+    )
+    return rating.of(target, declared(services, target).intents, with_open=True)
 
 
 def _wish(services: Services, tx: Tx, target: str, now_us: int) -> Desired:

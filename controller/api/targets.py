@@ -39,9 +39,14 @@ def settings(target: str, services: Wired) -> Response:
 
 @router.get("/targets/{target}/features", responses=documented(404, 422))
 def features(target: str, services: Wired) -> Response:
-    """The values that rules see now. A feature that is absent is unknown, not zero."""
-    values = target_views.rule_features(services, target, now_us=services.clock())
-    return Answer({"target": target, "features": dict(values)})
+    """The values that rules see now. A feature that is absent is unknown, not zero.
+
+    ``rates`` says of each ``<metric>_rate`` what it is made of: of ``closed_requests``, whose time
+    for feedback is over, and what share of it each producer has; ``open_requests`` came later.
+    """
+    rates = target_views.rates_of(services, target)
+    values = target_views.rule_features(services, target, now_us=services.clock(), rates=rates)
+    return Answer({"target": target, "features": dict(values), "rates": rates})
 
 
 @router.post("/targets/{target}/hold", responses=ACT)

@@ -11,6 +11,8 @@ FEATURES: Final = (
     "arrivals_per_s",
     "offered_tokens_per_s",
     "tokens_per_s",
+    "goodput_per_s",
+    "goodput_tokens_per_s",
     "waiting",
     "running",
     "kv_usage",

@@ -8,7 +8,7 @@ mergeable sketch; so any order of arrival within the allowed lateness gives the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -183,6 +183,12 @@ class Features(Protocol):
         self, target: str, *, from_us: int, to_us: int, width_s: int = ATOM_S
     ) -> Sequence[WindowRevision]:
         """The latest revision of each window that starts in [from, to)."""
+
+    def arrived(self, target: str, *, from_us: int, width_s: int) -> Mapping[str, int]:
+        """Requests that arrived from then on, by intent, from windows of at most that width.
+
+        ``from_us`` is a start of such a window. Counted as known now.
+        """
 
     def trial_requests(self, trial: str, *, block: int | None = None) -> Sequence[RequestRow]:
         """Every request that arrived under a trial (or one block of it), by arrival."""

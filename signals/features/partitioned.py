@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from signals.bus.port import partition_of
@@ -58,6 +58,10 @@ class PartitionedFeatures:
     ) -> Sequence[WindowRevision]:
         """See ``Features.windows``."""
         return self._of(target).windows(target, from_us=from_us, to_us=to_us, width_s=width_s)
+
+    def arrived(self, target: str, *, from_us: int, width_s: int) -> Mapping[str, int]:
+        """See ``Features.arrived``."""
+        return self._of(target).arrived(target, from_us=from_us, width_s=width_s)
 
     def trial_requests(self, trial: str, *, block: int | None = None) -> Sequence[RequestRow]:
         """See ``Features.trial_requests``."""

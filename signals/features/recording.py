@@ -121,9 +121,11 @@ class Recording(Struct, frozen=True):
         slo = self.rules.slo(row.target, row.intent)
         new = judge(row, slo, watermark_us=watermark_us)
         if old is not None and old != new:
-            self.change.tallies[atom_of_row(row, old.at_us)].judged(old.good, sign=-1)
+            self.change.tallies[atom_of_row(row, old.at_us)].judged(
+                old.good, row.output_tokens, sign=-1
+            )
         if new is not None and old != new:
-            self.change.tallies[atom_of_row(row, new.at_us)].judged(new.good)
+            self.change.tallies[atom_of_row(row, new.at_us)].judged(new.good, row.output_tokens)
         row = msgspec.structs.replace(row, good=new.good if new is not None else None)
         self._keep(row)
         return row

@@ -12,18 +12,22 @@ offered_tokens_per_s,
 tokens_per_s
 waiting, running                the latest reading of each replica, added up
 kv_usage                        used / total blocks, 0 to 1
-``<metric>_rate``               mean value of the requests that have one
+goodput_per_s,                  good requests, and their output tokens, per reported second
+goodput_tokens_per_s
+kv_hit_ratio                    prompt tokens found in the prefix cache / looked up
+``<metric>_rate``               of requests whose attribution has closed, see ``rates``
 ==============================  ==================================================================
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from signals.events import MICROS
 from signals.features import sketch
 from signals.features.model import Moments, SecondRow, WindowCounts, WindowRevision
+from signals.features.rates import Rate
 from signals.features.windows import end_us, merge
 
 TARGET = "target"
@@ -37,11 +41,12 @@ def feature_values(
     now_us: int,
     span_s: int = 10,
     intents: Iterable[str],
+    rates: Mapping[str, Mapping[str, Rate]] | None = None,
 ) -> dict[str, float]:
     """What is known about one target's last ``span_s`` seconds before ``now_us``.
 
     ``windows`` are its 5 s windows, open ones included; each counts as a whole if any part of it
-    lies in the span. ``seconds`` count by their end.
+    lies in the span. ``seconds`` count by their end. ``rates``: scope -> metric -> rate.
     """
     since_us = now_us - span_s * MICROS
     recent = [
@@ -55,8 +60,11 @@ def feature_values(
         names = None if scope == TARGET else (scope,)
         values = (
             _judged(merge(window.counts for window in mine))
+            | _goodput(mine)
+            | _prefix(mine)
             | _gauges(mine, since_us=since_us)
-            | _rates(ticks, names)
+            | _per_s(ticks, names)
+            | _rates((rates or {}).get(scope, {}))
         )
         found |= {f"{scope}.{name}": value for name, value in values.items()}
     return found
@@ -76,12 +84,49 @@ def _judged(counts: WindowCounts) -> dict[str, float]:
         found["error_rate"] = counts.errors / answered
     for name in ("ttft", "tpot", "e2e"):
         found |= _quantiles(name, getattr(counts, name))
-    for metric, of_metric in counts.outcomes.items():
-        requests = sum(requests for requests, _ in of_metric.values())
-        if requests > 0:
-            micros = sum(micros for _, micros in of_metric.values())
-            found[f"{metric}_rate"] = micros / MICROS / requests
     return found
+
+
+def _rates(rates: Mapping[str, Rate]) -> dict[str, float]:
+    """What users said; an unknown rate is absent."""
+    known = ((metric, rate.value) for metric, rate in rates.items())
+    return {f"{metric}_rate": value for metric, value in known if value is not None}
+
+
+def _goodput(windows: Sequence[WindowRevision]) -> dict[str, float]:
+    """Good requests per second that the replica reported, replicas added up.
+
+    A request is good in the window it ended in, under the settings it arrived under; the time is
+    that of the replica, whatever its settings, which each of its intents has been given in full.
+    """
+    covered: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    good: Counter[str] = Counter()
+    tokens: Counter[str] = Counter()
+    for window in windows:
+        replica, counts = window.key.replica, window.counts
+        covered[replica][window.key.intent] += counts.covered_us
+        good[replica] += counts.good
+        tokens[replica] += counts.good_tokens
+    spans_us = {replica: max(of.values()) for replica, of in covered.items()}
+    known = [replica for replica, span_us in spans_us.items() if span_us > 0]
+    if not known:
+        return {}
+    return {
+        "goodput_per_s": sum(good[each] * MICROS / spans_us[each] for each in known),
+        "goodput_tokens_per_s": sum(tokens[each] * MICROS / spans_us[each] for each in known),
+    }
+
+
+def _prefix(windows: Sequence[WindowRevision]) -> dict[str, float]:
+    """The cache is the replica's, and each of its intents carries its counts: so each once."""
+    once: dict[tuple[str, str, str, int, int], tuple[int, int]] = {}
+    for window in windows:
+        key, counts = window.key, window.counts
+        place = (key.replica, key.digest, key.trial, key.block, key.start_us)
+        seen = (counts.prefix_lookups, counts.prefix_hits)
+        once[place] = max(seen, once.get(place, (0, 0)))
+    lookups = sum(each for each, _ in once.values())
+    return {"kv_hit_ratio": sum(hits for _, hits in once.values()) / lookups} if lookups else {}
 
 
 def _quantiles(name: str, moments: Moments) -> dict[str, float]:
@@ -119,7 +164,7 @@ def _gauges(windows: Sequence[WindowRevision], *, since_us: int) -> dict[str, fl
     return found
 
 
-def _rates(ticks: Sequence[SecondRow], intents: Sequence[str] | None) -> dict[str, float]:
+def _per_s(ticks: Sequence[SecondRow], intents: Sequence[str] | None) -> dict[str, float]:
     """Per second of each replica's reported time, added over replicas. None: every intent."""
     by_replica: defaultdict[str, list[SecondRow]] = defaultdict(list)
     for tick in ticks:

@@ -23,6 +23,7 @@ _SUMS = (
     "errors",
     "judged",
     "good",
+    "good_tokens",
     "output_tokens",
     "covered_us",
     "prefix_lookups",
@@ -119,10 +120,12 @@ class Tally:
         self.ttft.add(record.ttft_us)
         self.tpot.add(record.tpot_us)
 
-    def judged(self, good: bool, *, sign: int = 1) -> None:
+    def judged(self, good: bool, output_tokens: int, *, sign: int = 1) -> None:
         """A request's judgement, or (sign -1) its retraction."""
         self.sums["judged"] += sign
-        self.sums["good"] += sign * good
+        if good:
+            self.sums["good"] += sign
+            self.sums["good_tokens"] += sign * output_tokens
 
     def arrived(self) -> None:
         """A request became known; once for each."""

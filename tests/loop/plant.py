@@ -6,7 +6,7 @@ that a test can say "cap 2 is bad" and see what the loop makes of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.knobs import embedded_knobs
 from engine.metering import ArrivalMeter
@@ -103,6 +103,9 @@ class Rows:
     ) -> Sequence[WindowRevision]:
         keys = sorted({*self.errors, *self.incomplete})
         return [self._window(trial, block, to_us) for trial, block in keys]
+
+    def arrived(self, target: str, *, from_us: int, width_s: int) -> Mapping[str, int]:
+        return {}
 
     def _window(self, trial: str, block: int, at_us: int) -> WindowRevision:
         errors = self.errors.get((trial, block), 0)

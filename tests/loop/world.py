@@ -82,7 +82,9 @@ class World:
             mono=lambda: self.now_s,
             wake=lambda: None,
         )
-        looker = Looker(self.declared, self.rows, replica, lateness_s=2)
+        looker = Looker(
+            self.declared, self.rows, replica, lateness_s=2, rates=lambda name, intents: {}
+        )
         self.loop = TargetLoop(
             self.declared,
             self.store,

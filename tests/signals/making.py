@@ -151,6 +151,8 @@ def second(seq: int, to_us: int, *, by: SeenStamp | None = None, **loads: Intent
         kv_blocks_total=100,
         steps=StepMoments(n=1, b=2, t=3),
         knobs={"active_cap": 8},
+        prefix_lookups=40,
+        prefix_hits=10,
     )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import msgspec
 import pytest
 
 from signals.events import MICROS, IntentLoad
+from signals.features.rates import Rate
 from signals.features.reader import SqliteFeatures
 from signals.features.view import feature_values
-from tests.signals.making import INTENTS, T0_US, Folding, feedback, finished, second, stamp
+from tests.signals.making import INTENTS, T0_US, Folding, finished, second, stamp
 
 NOW_US = T0_US + 15 * MICROS
 LIVE = IntentLoad(arrivals=2, offered_tokens=60, output_tokens=30, waiting=3, running=1)
@@ -22,6 +24,7 @@ def view(
     now_us: int = NOW_US,
     span_s: int = 10,
     intents: Sequence[str] = tuple(INTENTS["chat"]),
+    rates: Mapping[str, Mapping[str, Rate]] | None = None,
 ) -> dict[str, float]:
     return feature_values(
         features.windows("chat", from_us=0, to_us=2**62),
@@ -29,6 +32,7 @@ def view(
         now_us=now_us,
         span_s=span_s,
         intents=intents,
+        rates=rates,
     )
 
 
@@ -54,19 +58,31 @@ def test_names_and_values_of_intents_and_target(folding: Folding, features: Sqli
         for n, ttft_us in enumerate([100_000, 200_000, 300_000, 2_000_000])
     ]
     error = finished(12, 5, T0_US + 8 * MICROS, T0_US + 9 * MICROS, status="error", ttft_us=None)
-    marks = [
-        feedback("m1", T0_US + 10 * MICROS, number=1),
-        feedback("m2", T0_US + 10 * MICROS, number=2, value=0.0),
-    ]
-    folding.take(*ends, error, *marks)
-    found = view(features)
+    folding.take(*ends, error)
+    half = Rate(
+        value=0.5,
+        closed_requests=2,
+        with_value=1,
+        open_requests=0,
+        from_us=0,
+        to_us=1,
+        by_producer={},
+    )
+    unknown = msgspec.structs.replace(half, value=None)
+    rates = {"live": {"copied": half, "resent": unknown}, "batch": {"copied": unknown}}
+    found = view(features, rates=rates)
     assert found["live.attainment"] == pytest.approx(3 / 5)
     assert found["live.error_rate"] == pytest.approx(1 / 5)
     assert found["live.ttft_ms_p50"] == pytest.approx(200, rel=0.02)
     assert found["live.ttft_ms_p99"] == pytest.approx(300, rel=0.02)
     assert found["live.tpot_ms_p95"] == pytest.approx(20, rel=0.02)
     assert found["live.e2e_ms_p50"] == pytest.approx(1000, rel=0.02)
-    assert found["live.copied_rate"] == pytest.approx(0.5)
+    assert found["live.goodput_per_s"] == pytest.approx(3 / 8), "of r0; r1 had none"
+    assert found["live.goodput_tokens_per_s"] == pytest.approx(15 / 8)
+    assert found["live.kv_hit_ratio"] == pytest.approx(0.25)
+    assert found["target.kv_hit_ratio"] == pytest.approx(0.25), "once, not once for each intent"
+    assert found["live.copied_rate"] == 0.5
+    assert "batch.copied_rate" not in found
     assert found["live.arrivals_per_s"] == pytest.approx(4.0), "two replicas, 2 a second each"
     assert found["live.tokens_per_s"] == pytest.approx(60.0)
     assert found["live.offered_tokens_per_s"] == pytest.approx(120.0)
@@ -75,7 +91,7 @@ def test_names_and_values_of_intents_and_target(folding: Folding, features: Sqli
     assert found["batch.waiting"] == 14.0
     assert found["batch.tokens_per_s"] == pytest.approx(20.0)
     assert "batch.attainment" not in found, "unknown, not one and not zero"
-    assert "resent_rate" not in {name.partition(".")[2] for name in found}
+    assert "live.resent_rate" not in found
     assert found["target.tokens_per_s"] == pytest.approx(80.0)
     assert found["target.waiting"] == 20.0
     assert found["target.kv_usage"] == pytest.approx(0.1)
