@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -12,10 +12,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from signals.bus.port import Message
 from signals.bus.sqlite import SqliteBus
 from signals.codec import encode
+from signals.definitions import Definition, StaticDefinitions
 from signals.errors import Unavailable
 from signals.events import MICROS, Record, ReplayLetters, Signal
 from signals.features.deaths import RunState
@@ -23,7 +25,7 @@ from signals.features.follower import Follower
 from signals.features.reader import SqliteFeatures
 from signals.features.store import FeatureStore
 from tests.signals import dying
-from tests.signals.making import T0_US, arrived, basic, feedback, request_id, rules
+from tests.signals.making import METRICS, T0_US, arrived, basic, feedback, request_id, rules
 from tests.signals.on_the_bus import OnTheBus, commanded, replay
 from tests.signals.processes import eventually
 
@@ -182,6 +184,38 @@ def test_after_a_death_in_a_try_the_next_one_waits(tmp_path: Path) -> None:
     line.follow(patient)
     line.settle()
     assert len(line.features.outcomes(request_id(1))) == 1
+    line.close()
+
+
+class _AwayAtFirst(StaticDefinitions):
+    """Definitions whose store does not answer the first few times."""
+
+    def __init__(self, away: int) -> None:
+        super().__init__(METRICS)
+        self.away = away
+
+    def current(self) -> Mapping[str, Definition]:
+        if self.away:
+            self.away -= 1
+            raise Unavailable("the store of definitions is away")
+        return super().current()
+
+
+def test_what_is_away_is_waited_for_and_nothing_is_buried_or_blamed_for_it(tmp_path: Path) -> None:
+    line = OnTheBus(tmp_path)
+    line.take(arrived(0, 1, T0_US))
+    line.post(*(feedback(f"f{n}", T0_US, number=1) for n in range(5)))
+    away = _AwayAtFirst(3 * DEATHS)
+    follower = Follower(line.reader, line.file, replace(rules(), definitions=away))
+    line.follow(follower)
+    while away.away:
+        with pytest.raises(Unavailable):
+            follower.step()
+        assert line.features.bus_offset() == 1
+    line.settle()
+    assert len(line.features.outcomes(request_id(1))) == 5
+    assert line.features.dead_letters() == []
+    assert _state(tmp_path).deaths == 1, "the first follower's, which was left without a goodbye"
     line.close()
 
 
