@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from signals.bus.port import Message, partition_of
-from signals.settings import BusSettings, KafkaSettings
+from signals.bus.settings import BusSettings, KafkaSettings
 
 PARTITIONS = 3
 _numbers = itertools.count()

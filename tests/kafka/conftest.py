@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.broker import Broker
-from signals.settings import BusSettings
+from signals.bus.settings import BusSettings
 from tests.kafka.buses import settings_for
 
 

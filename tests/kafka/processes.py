@@ -20,13 +20,14 @@ import psutil
 from signals.bus.kafka.membership import KafkaAssignment
 from signals.bus.kafka.producing import KafkaBus
 from signals.bus.port import Assignment, BusReader, BusStatus, Entry, Message
+from signals.bus.settings import BusSettings
 from signals.codec import encode
 from signals.definitions import StaticDefinitions
 from signals.events import MICROS
 from signals.features.main import run as run_features
 from signals.features.partitioned import PartitionedFeatures
 from signals.ingest.main import run as run_ingest
-from signals.settings import BusSettings, FeatureSettings, IngestSettings
+from signals.settings import FeatureSettings, IngestSettings
 from signals.stopping import stop_on_termination
 from tests.kafka.buses import PARTITIONS, key_of, wait_until
 from tests.signals.making import INTENTS, METRICS, T0_US, basic, second, stamp

@@ -11,8 +11,8 @@ from kafka.admin import KafkaAdminClient
 from pydantic import ValidationError
 
 from signals.bus.kafka import configuring
+from signals.bus.settings import KafkaSettings
 from signals.errors import Rejected
-from signals.settings import KafkaSettings
 
 SECRET = "brokers-secret-7d1"
 
@@ -30,10 +30,10 @@ def sasl(password: Path) -> KafkaSettings:
         security="sasl_ssl",
         sasl_mechanism="SCRAM-SHA-512",
         sasl_username="trimtab",
-        sasl_password_file=password,
-        ssl_ca_file=Path("ca.pem"),
-        ssl_cert_file=Path("me.pem"),
-        ssl_key_file=Path("me.key"),
+        sasl_password_file=str(password),
+        ssl_ca_file="ca.pem",
+        ssl_cert_file="me.pem",
+        ssl_key_file="me.key",
     )
 
 

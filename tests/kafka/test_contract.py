@@ -9,7 +9,7 @@ import pytest
 
 from signals.bus.kafka.producing import KafkaBus
 from signals.bus.kafka.reading import LoneReader, open_readers
-from signals.settings import BusSettings
+from signals.bus.settings import BusSettings
 from tests.kafka.buses import PARTITIONS
 from tests.signals.bus_contract import BusContract, Factory
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from signals.bus.kafka.producing import KafkaBus
+from signals.bus.settings import BusSettings
 from signals.errors import Unavailable
 from signals.features.reader import SqliteFeatures
-from signals.settings import BusSettings
 from tests.kafka.buses import PARTITIONS, thaw, wait_until
 from tests.kafka.processes import (
     STAND_STILL,

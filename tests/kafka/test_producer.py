@@ -12,8 +12,8 @@ from benchmarks.broker import Broker
 from signals.bus.kafka.producing import KafkaBus
 from signals.bus.kafka.reading import open_readers
 from signals.bus.port import Message
+from signals.bus.settings import BusSettings
 from signals.errors import Rejected, Unavailable
-from signals.settings import BusSettings
 from tests.kafka.buses import PARTITIONS, freeze, key_of, message, settings_for, thaw, wait_until
 from tests.kafka.proxy import Proxy
 from tests.signals.bus_contract import read_all

@@ -9,8 +9,8 @@ from benchmarks.broker import Broker
 from signals.bus.kafka.membership import KafkaAssignment
 from signals.bus.kafka.producing import KafkaBus
 from signals.bus.kafka.topic import Topic, check, prepared
+from signals.bus.settings import BusSettings, KafkaSettings
 from signals.errors import Rejected
-from signals.settings import BusSettings, KafkaSettings
 from tests.kafka.buses import PARTITIONS, settings_for
 
 FIT = Topic(partitions=4, copies=2, max_record_bytes=1_048_588)

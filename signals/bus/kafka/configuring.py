@@ -6,8 +6,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from signals.bus.settings import KafkaSettings
 from signals.errors import Rejected
-from signals.settings import KafkaSettings
 
 MAX_RECORD_BYTES = 67_108_864
 """The client's own limit is above any that a topic has: ``Topic.max_record_bytes`` rules."""
@@ -38,7 +38,7 @@ def client(settings: KafkaSettings) -> dict[str, Any]:
             "ssl_certfile": settings.ssl_cert_file,
             "ssl_keyfile": settings.ssl_key_file,
         }
-        found |= {name: str(path) for name, path in files.items() if path is not None}
+        found |= {name: path for name, path in files.items() if path is not None}
     return found
 
 
@@ -97,13 +97,13 @@ def _quieten() -> None:
     logger.setLevel(max(logger.level, logging.WARNING))
 
 
-def _password(path: Path | None) -> str:
+def _password(path: str | None) -> str:
     try:
-        return path.read_text(encoding="utf-8").strip() if path is not None else ""
+        return Path(path).read_text(encoding="utf-8").strip() if path is not None else ""
     except OSError as error:
         raise Rejected(
             f"the password of the brokers cannot be read: {error.strerror}",
             field="bus.kafka.sasl_password_file",
-            value=str(path),
+            value=path,
             allowed="a file that this process may read",
         ) from error

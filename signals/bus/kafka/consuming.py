@@ -20,8 +20,8 @@ from typing import Any, Protocol, TypeVar
 import kafka.errors
 from kafka import TopicPartition
 
+from signals.bus.settings import KafkaSettings
 from signals.errors import Broken, Unavailable
-from signals.settings import KafkaSettings
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ import kafka.errors
 from kafka import KafkaProducer
 
 from signals.bus.kafka import configuring
+from signals.bus.settings import KafkaSettings
 from signals.errors import Unavailable
-from signals.settings import KafkaSettings
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from signals.bus.kafka.consuming import Consumption
 from signals.bus.kafka.reading import KafkaReader
 from signals.bus.kafka.topic import prepared
 from signals.bus.port import BusReader
-from signals.settings import BusSettings
+from signals.bus.settings import BusSettings
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from signals.bus.kafka.line import Line
 from signals.bus.kafka.records import HEADERS, pack, size_of
 from signals.bus.kafka.topic import prepared
 from signals.bus.port import Message, partition_of
+from signals.bus.settings import BusSettings
 from signals.errors import Rejected, Unavailable
-from signals.settings import BusSettings
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from signals.bus.kafka import configuring
 from signals.bus.kafka.consuming import Consumption
 from signals.bus.kafka.records import end_of, first_kafka_offset, unpack
 from signals.bus.port import BusStatus, Consumed, Entry
+from signals.bus.settings import KafkaSettings
 from signals.errors import Broken, Unavailable
-from signals.settings import KafkaSettings
 
 NOBODY: Mapping[str, Consumed] = {}
 FULL_BYTES = 4_194_304

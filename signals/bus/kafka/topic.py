@@ -9,8 +9,8 @@ from kafka.admin import ConfigResource, KafkaAdminClient, NewTopic
 from msgspec import Struct
 
 from signals.bus.kafka import configuring
+from signals.bus.settings import BusSettings, KafkaSettings
 from signals.errors import Rejected, Unavailable
-from signals.settings import BusSettings, KafkaSettings
 
 ISR = "min.insync.replicas"
 RECORD = "max.message.bytes"
