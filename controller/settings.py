@@ -21,9 +21,10 @@ from controller.metric_checks import check
 from controller.plant.settings import PlantSettings
 from controller.store.settings import StoreSettings
 from engine.settings import EngineSettings
+from signals.bus.settings import BusSettings
 from signals.configuring import Section, setting
 from signals.errors import Rejected
-from signals.settings import BusSettings, FeatureSettings, IngestSettings, MetricSettings, Name
+from signals.settings import FeatureSettings, IngestSettings, MetricSettings, Name
 
 __all__ = [
     "DEFAULT_METRICS",

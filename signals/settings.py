@@ -1,4 +1,4 @@
-"""Settings of the signals room: ingest, the feature stage, intents and metrics; the bus has its own."""
+"""Settings of the signals room: ingest, feature stage, intents, metrics; the bus has its own."""
 
 from __future__ import annotations
 
@@ -6,19 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from signals.bus.settings import BusSettings, KafkaSettings
 from signals.configuring import Section, setting
-
-__all__ = [
-    "BusSettings",
-    "FeatureSettings",
-    "IngestSettings",
-    "IntentSettings",
-    "KafkaSettings",
-    "MetricSettings",
-    "Name",
-    "Slo",
-]
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
@@ -83,7 +71,11 @@ class MetricSettings(Section):
     )
     low: float = setting(0.0, unit="metric's", reason="a value below is refused", ge=-1e12, le=1e12)
     high: float = setting(
-        1.0, unit="metric's", reason="a value above is refused", ge=-1e12, le=1e12
+        1.0,
+        unit="metric's",
+        reason="a value above is refused, and what adds up for one request counts up to it",
+        ge=-1e12,
+        le=1e12,
     )
     attribution_s: int = setting(
         604_800,

@@ -19,9 +19,9 @@ from signals.bus import log_file, retention
 from signals.bus.folder import Folder
 from signals.bus.port import BusStatus, Consumed
 from signals.bus.retention import Limits, Sealed
+from signals.bus.settings import BusSettings
 from signals.errors import Unavailable
 from signals.events import MICROS
-from signals.settings import BusSettings
 
 log = logging.getLogger(__name__)
 

@@ -32,12 +32,12 @@ from signals.bus.keeper import Keeper, RolledOver
 from signals.bus.pending import Append, Close, Work
 from signals.bus.port import BusStatus, Consumed, Message
 from signals.bus.retention import Sealed
+from signals.bus.settings import BusSettings
 from signals.bus.sqlite_reader import NOBODY, SqliteBusReader
 from signals.bus.start import Started, start
 from signals.errors import Unavailable
 from signals.events import MICROS
 from signals.file_lock import FileLock
-from signals.settings import BusSettings
 
 __all__ = ["SqliteBus", "SqliteBusReader"]
 

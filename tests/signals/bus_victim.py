@@ -14,8 +14,8 @@ from itertools import count
 from pathlib import Path
 
 from signals.bus.port import Message
+from signals.bus.settings import BusSettings
 from signals.bus.sqlite import SqliteBus
-from signals.settings import BusSettings
 
 SETTINGS = BusSettings(
     segment_bytes=65_536, max_bytes=2**40, hard_bytes=2**40, commit_ms=0, trim_every_s=0.05

@@ -12,10 +12,10 @@ import pytest
 
 from signals.bus.folder import Folder
 from signals.bus.port import Message
+from signals.bus.settings import BusSettings
 from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.errors import Broken, Unavailable
 from signals.events import MICROS
-from signals.settings import BusSettings
 from tests.signals.bus_contract import append, read_all
 
 NOW_US = 1_700_000_000 * MICROS
@@ -36,8 +36,15 @@ class Consumer:
 
     def __init__(self, offset: int | None = 0) -> None:
         self.offset = offset
+        self._asked = 0
+
+    def until_asked_again(self) -> None:
+        """Until the log has looked twice what may go, once of it with this offset."""
+        before = self._asked
+        eventually(lambda: self._asked >= before + 3)
 
     def __call__(self) -> int:
+        self._asked += 1
         if self.offset is None:
             raise Unavailable("not there yet")
         return self.offset
@@ -107,14 +114,14 @@ def test_above_the_size_the_oldest_segments_go_that_all_have_read(tmp_path: Path
     with opened(tmp_path / "bus", fast=fast, slow=slow) as (bus, reader):
         for number in range(14):
             post(bus, number)
-        time.sleep(0.1)
+        slow.until_asked_again()
         assert firsts(tmp_path)[0] == 1, "one has read nothing"
         slow.offset = 7
         eventually(lambda: firsts(tmp_path)[0] == 7)
         assert numbers(reader, after=7) == list(range(7, 14))
         slow.offset = 14
         eventually(lambda: len(firsts(tmp_path)) == 5)
-        time.sleep(0.05)
+        slow.until_asked_again()
         assert len(firsts(tmp_path)) == 5, "four full ones are what is kept; no more goes"
 
 
@@ -124,11 +131,11 @@ def test_what_is_older_than_the_retention_goes_when_it_is_read(tmp_path: Path) -
     with opened(tmp_path / "bus", reads=reads) as (bus, reader):
         for number in range(5):
             post(bus, number, accepted_us=old_us + number // 3)
-        time.sleep(0.1)
+        reads.until_asked_again()
         assert firsts(tmp_path) == [1, 3, 5]
         reads.offset = 5
         eventually(lambda: firsts(tmp_path) == [3, 5])
-        time.sleep(0.05)
+        reads.until_asked_again()
         assert firsts(tmp_path) == [3, 5], "its last event is just young enough"
         assert numbers(reader, after=2) == [2, 3, 4]
 
@@ -143,7 +150,8 @@ def test_nothing_goes_while_a_consumer_cannot_say_or_there_is_none(
             assert "the offset of the consumer 'b' cannot be read" in said
         else:
             assert "no consumer is named" in said
-        time.sleep(0.05)
+        for consumer in nobody_knows.values():
+            consumer.until_asked_again()
         assert numbers(reader, after=0) == list(range(taken))
         with pytest.raises(Unavailable, match="the log holds"):
             post(bus, taken)

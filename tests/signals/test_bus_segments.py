@@ -16,11 +16,11 @@ import pytest
 from signals.bus import log_file
 from signals.bus.folder import Folder
 from signals.bus.port import Message
+from signals.bus.settings import BusSettings
 from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.errors import Broken, Unavailable
 from signals.events import MICROS
 from signals.file_lock import FileLock
-from signals.settings import BusSettings
 from tests.signals.bus_contract import append, fields, message, numbers, read_all
 from tests.signals.processes import ROOT
 

@@ -11,9 +11,9 @@ import pytest
 
 from signals.bus.pending import Append
 from signals.bus.port import Message
+from signals.bus.settings import BusSettings
 from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.errors import Broken, Unavailable
-from signals.settings import BusSettings
 from tests.signals.bus_contract import append, message, numbers
 
 POISON = Message(key="chat", body=b"\x00", producer="shop", accepted_us=2)

@@ -16,9 +16,9 @@ import pytest
 
 from signals.bus.folder import Folder
 from signals.bus.port import Message
+from signals.bus.settings import BusSettings
 from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.errors import Unavailable
-from signals.settings import BusSettings
 
 SETTINGS = BusSettings(segment_bytes=65_536, commit_ms=0, trim_every_s=0.02)
 PADDING = b"x" * 30_000
