@@ -20,6 +20,8 @@ NOBODY: Final[Mapping[str, Consumed]] = MappingProxyType({})
 
 T = TypeVar("T")
 
+_LIST_EVERY = 50
+
 
 class SqliteBusReader:
     """Opens what it needs when it needs it, and again after a failure. One thread's.
@@ -34,6 +36,7 @@ class SqliteBusReader:
         self._firsts: list[int] = []
         self._open: tuple[int, sqlite3.Connection] | None = None
         self._frame: list[Entry] = []
+        self._quiet = 0
 
     def read(self, *, after: int, limit: int) -> Sequence[Entry]:
         """See ``BusReader.read``."""
@@ -90,13 +93,23 @@ class SqliteBusReader:
         """
         if self._firsts:
             frames = self._of_segment(after, limit)
-            if frames:
+            if frames or not self._list_again(after):
                 return frames
         self._firsts = self._listed()
         frames = self._of_segment(after, limit)
         if not frames and self._firsts[-1] > after + 1:
             raise Broken(f"the log has nothing between {after} and {self._following(after)}")
         return frames
+
+    def _list_again(self, after: int) -> bool:
+        """Whether something may be in a segment that is not known yet. It would be named by the
+        next offset: to look for that name is quicker, at each look into a quiet log, than to list
+        hundreds. Now and then they are listed all the same, lest a gap be waited for."""
+        if self._firsts[-1] > after + 1:
+            return True
+        self._quiet += 1
+        new = self._firsts[-1] < after + 1 and self._folder.file(after + 1).exists()
+        return new or self._quiet % _LIST_EVERY == 0
 
     def _of_segment(self, after: int, limit: int) -> list[Frame]:
         first = self._holding(after + 1)

@@ -26,12 +26,16 @@ def killed_after(folder: Path, start: int, seconds: float) -> set[int]:
     """Run a victim, let it append for a while after its first acknowledgement, and kill it; the
     numbers that it had acknowledged."""
     command = [sys.executable, "-m", "tests.signals.bus_victim", str(folder), str(start)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as victim:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, bufsize=0) as victim:
         assert victim.stdout is not None
         assert select.select([victim.stdout], [], [], 20)[0], "it acknowledged nothing"
-        time.sleep(seconds)
+        said, kill_at_s = b"", time.monotonic() + seconds
+        while (left_s := kill_at_s - time.monotonic()) > 0:
+            if select.select([victim.stdout], [], [], left_s)[0]:
+                said += os.read(victim.stdout.fileno(), 65_536)
         victim.kill()
-        firsts = [int(line) for line in victim.stdout.read().split(b"\n")[:-1]]
+        said += victim.stdout.read()
+        firsts = [int(line) for line in said.split(b"\n")[:-1]]
     assert victim.returncode == -9, "it lived until it was killed"
     return {number for first in firsts for number in range(first, first + EVENTS)}
 
