@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from controller.api.app import make_app
@@ -60,38 +60,13 @@ def _serve(
 ) -> None:
     declared = {name: _declared(settings, name) for name in settings.targets}
     identity = take_identity(store)
-    rating = Rating(
-        features=features,
-        settings=settings.features,
-        terms=lambda: terms(store, now_us=wall_us()),
-    )
     with (
         _fleet(settings, layout, identity) as fleet,
         closing(Inspection(layout.features_files, settings.features)) as inspection,
         closing(_commands(settings, layout)) as commands,
         closing(_bus(settings, inspection)) as bus,
     ):
-        loops = Loops(
-            {
-                name: TargetLoop(
-                    one,
-                    store,
-                    fleet,
-                    Looker(
-                        one,
-                        features,
-                        fleet.first(name),
-                        lateness_s=settings.features.lateness_s,
-                        rates=rating.of,
-                    ),
-                    ours=identity.ours,
-                    clock=wall_us,
-                    mono=time.monotonic,
-                    entropy=os.urandom,
-                )
-                for name, one in declared.items()
-            }
-        )
+        loops = _loops(settings, declared, store, fleet, features, identity)
         services = Services(
             settings=settings,
             store=store,
@@ -113,6 +88,37 @@ def _serve(
         with loops.running(stop):
             serve_until(stop, make_app(services), settings.serve)
         loops.check()
+
+
+def _loops(
+    settings: Settings,
+    declared: Mapping[str, Declared],
+    store: Store,
+    fleet: Fleet,
+    features: PartitionedFeatures,
+    identity: Identity,
+) -> Loops:
+    rating = Rating(
+        features=features,
+        settings=settings.features,
+        terms=lambda: terms(store, now_us=wall_us()),
+    )
+    lateness_s = settings.features.lateness_s
+    return Loops(
+        {
+            name: TargetLoop(
+                one,
+                store,
+                fleet,
+                Looker(one, features, fleet.first(name), lateness_s=lateness_s, rates=rating.of),
+                ours=identity.ours,
+                clock=wall_us,
+                mono=time.monotonic,
+                entropy=os.urandom,
+            )
+            for name, one in declared.items()
+        }
+    )
 
 
 def _bus(settings: Settings, inspection: Inspection) -> BusView:
