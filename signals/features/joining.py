@@ -194,8 +194,15 @@ class Join(Struct, frozen=True):
             outcome.metric,
             outcome.producer,
             requests=before is None,
-            micros=after.micros - (before.micros if before is not None else 0),
+            micros=_within(after.micros, metric)
+            - (_within(before.micros, metric) if before is not None else 0),
         )
+
+
+def _within(micros: int, metric: MetricSettings) -> int:
+    """A request's value as it counts: a sum of many events is held to the metric's bounds like one
+    event's, or a producer could move a rate further than its share of it."""
+    return max(round(metric.low * MICROS), min(round(metric.high * MICROS), micros))
 
 
 def atom_of_row(row: RequestRow, at_us: int) -> WindowKey:

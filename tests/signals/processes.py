@@ -37,6 +37,7 @@ KEYS = StaticKeys(
     {
         sha256_hex("engine-key"): Producer(name="engine", kinds=frozenset({"basic"})),
         sha256_hex("shop-key"): Producer(name="shop", kinds=frozenset({"business"})),
+        sha256_hex("rogue-key"): Producer(name="rogue", kinds=frozenset({"business"})),
         sha256_hex("narrow-key"): Producer(
             name="narrow",
             kinds=frozenset({"business"}),
