@@ -22,8 +22,8 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONPATH
 unexport PYTHONHOME
 
-.PHONY: help setup models run test check format types docs bench-engine bench-loop campaign \
-	counter-checks constraints clean distclean
+.PHONY: help setup models run test check format types docs bench-engine bench-ingest bench-loop \
+	campaign counter-checks constraints clean distclean
 
 help: ## Show the commands
 	@awk 'BEGIN {FS = ":.*## "; print "make …"} \
@@ -99,8 +99,11 @@ bench-engine: models ## Tokens per second, beside Hugging Face generate in the s
 bench-loop: models ## Signal to feature, and guard to applied, in milliseconds
 	@$(PY) -m benchmarks.loop $(ARGS)
 
-campaign: $(READY) ## Thousands of simulated trials: how often the judge is wrong
-	@$(PY) -m benchmarks.campaign $(ARGS)
+bench-ingest: $(READY) ## Events per second of ingest and features, beside the bare log and client
+	@$(PY) -m benchmarks.ingest $(ARGS)
+
+campaign: $(READY) ## Hundreds of kill -9, then thousands of trials (ARGS="--only kills|judge")
+	@$(PY) -m benchmarks.campaigns $(ARGS)
 
 # -------------------------------------------------------------------------------------- clean
 clean: ## Remove what running and testing left behind

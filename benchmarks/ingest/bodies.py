@@ -18,7 +18,8 @@ from signals.ids import RANDOM_BYTES, uuid7
 
 EVENT_BYTES = 300
 MARK = b"@@@@@@@@"
-"""Stands for the number of the post in every id, so ids are ``evt-<post>-<place>-<padding>``."""
+"""Stands for the number of the post in every id and request id; event ids are
+``evt-<post>-<place>-<padding>``."""
 
 
 def event_id_parts(event_id: str) -> tuple[int, int]:
@@ -31,25 +32,22 @@ def event_id_parts(event_id: str) -> tuple[int, int]:
     return int(post), int(place)
 
 
-def business(
-    count: int, *, targets: Sequence[str], now_us: int, requests: Sequence[str] = (), seed: int
-) -> bytes:
+def business(count: int, *, targets: Sequence[str], now_us: int, seed: int) -> bytes:
     """NDJSON of ``count`` business events of exactly 300 bytes each, with ``MARK`` in every id.
 
-    They name one of ``requests``, or else requests that nobody ever saw.
+    Each names a request of its own, which nobody ever saw.
     """
     rng = Random(seed)
     lines = []
     for place in range(count):
         target = targets[place % len(targets)]
-        request_id = rng.choice(requests) if requests else made_up(target, now_us, rng)
-        lines.append(_line(place, request_id, now_us, rng))
+        lines.append(_line(place, made_up(target, now_us, rng), now_us, rng))
     return b"\n".join(lines)
 
 
 def made_up(target: str, now_us: int, rng: Random) -> str:
-    """A request id as that target's engine would mint it."""
-    return f"{target}.{uuid7(now_us, rng.randbytes(RANDOM_BYTES))}"
+    """A request id as that target's engine would mint it, with ``MARK`` for its last digits."""
+    return f"{target}.{uuid7(now_us, rng.randbytes(RANDOM_BYTES))[: -len(MARK)]}{MARK.decode()}"
 
 
 def numbered(body: bytes, number: int) -> bytes:

@@ -38,7 +38,6 @@ class Spec(Struct, frozen=True, kw_only=True):
     mode: Literal["closed", "open"]
     shape: Literal["business", "single", "mix"] = "business"
     targets: tuple[str, ...] = ("chat",)
-    requests: tuple[str, ...] = ()
     events: int = 500
     connections: int = 8
     warm_s: float = 0.5
@@ -80,7 +79,9 @@ class Load:
         self._spec = spec
         self._rng = Random(spec.seed)
         self._number = spec.first
-        self._mix = Mix(spec.targets[0], seed=spec.seed) if spec.shape == "mix" else None
+        self._mix = (
+            Mix(spec.targets[0], seed=spec.seed, sessions=False) if spec.shape == "mix" else None
+        )
         self._request = self._encoded()
         self._free: deque[Connection] = deque()
         self._waiting: deque[float] = deque()
@@ -195,7 +196,6 @@ class Load:
             1 if spec.shape == "single" else spec.events,
             targets=spec.targets,
             now_us=time.time_ns() // 1000,
-            requests=spec.requests,
             seed=spec.seed,
         )
         return as_request(body, host=spec.host, key=spec.key, media=media)

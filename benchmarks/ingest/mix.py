@@ -4,6 +4,9 @@ Per request: one ``arrived`` and one ``finished`` record of one replica of one t
 and batch alike, and one business event about an earlier request that had none yet: 70 % name it by
 request id, 20 % by external id, 10 % by session (of one request), so all join. Every second one
 ``second`` record. So of 3,000 events about 1,000 each are arrived, finished and business.
+
+``sessions`` False: those name their request by external id instead, for feedback about a session
+waits ``lateness_s`` of event time by contract, which is no latency to measure.
 """
 
 from __future__ import annotations
@@ -45,8 +48,9 @@ _LOAD = IntentLoad(arrivals=100, offered_tokens=18_000, output_tokens=6_000, wai
 class Mix:
     """Events of one target's engine and of one shop, in order."""
 
-    def __init__(self, target: str, *, seed: int, since_us: int = 0) -> None:
+    def __init__(self, target: str, *, seed: int, since_us: int = 0, sessions: bool = True) -> None:
         self._target = target
+        self._of_session = 0.9 if sessions else 1.0
         self._rng = Random(seed)
         self._stamp = SeenStamp(
             target=target,
@@ -126,8 +130,8 @@ class Mix:
             time_us=now_us,
             value=(self._feedback % 2001 - 1000) / 1000,
             request_id=self.request_id(number) if dice < 0.7 else None,
-            external_id=f"order-{known_by}" if 0.7 <= dice < 0.9 else None,
-            session_id=f"session-{known_by}" if dice >= 0.9 else None,
+            external_id=f"order-{known_by}" if 0.7 <= dice < self._of_session else None,
+            session_id=f"session-{known_by}" if dice >= self._of_session else None,
             definition=1,
         )
 

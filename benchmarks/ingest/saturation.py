@@ -38,7 +38,7 @@ from signals.settings import IngestSettings
 
 TIMES = 10
 EVENTS = 500
-CONNECTIONS = 128
+CONNECTIONS = 512
 SUSTAINED_CONNECTIONS = 8
 SAMPLE_S = 0.25
 DRAIN_S = 1_800.0
