@@ -12,6 +12,9 @@ from signals.features.change import FeatureRules
 from signals.features.store import FeatureStore
 from signals.settings import FeatureSettings
 
+END_S = 2.0
+END_POLL_S = 0.1
+
 
 class Follower:
     """Opens the file at its first step, and again after a failure; opening takes the file over."""
@@ -69,10 +72,16 @@ class Follower:
         return store
 
     def _check_the_bus(self, store: FeatureStore) -> None:
-        """A bus that ends before what was read of it is another bus, or lost what it promised."""
-        end, read = self._bus.end(), store.position.bus_offset
-        if end < read:
-            raise Broken(f"the bus ends at {end}, but {read} was read before")
+        """A bus that ends before what was read of it is another bus, or lost what it promised.
+
+        It is asked again for a while: a broker that has only just taken a partition over, or has a
+        reply on its way, may for a moment name an end before what it has given away already.
+        """
+        read, deadline_s = store.position.bus_offset, time.monotonic() + END_S
+        while (end := self._bus.end()) < read:
+            if time.monotonic() > deadline_s:
+                raise Broken(f"the bus ends at {end}, but {read} was read before")
+            time.sleep(END_POLL_S)
 
     def _advance(self, store: FeatureStore) -> float:
         settings = self._rules.settings
