@@ -17,7 +17,11 @@ ManagedBy = Literal["built_in", "file", "api"]
 
 
 class Definition(Struct, frozen=True, kw_only=True):
-    """One version of one metric. ``retired_us``: no event was accepted under it from then on."""
+    """One version of one metric, in force from ``from_us`` until ``retired_us`` (None: still).
+
+    A version ends when the next one begins, or when the metric is retired. Ingest follows within
+    the age of its cache, so a few events are accepted under a version that has just ended.
+    """
 
     name: str
     version: int
