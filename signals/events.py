@@ -232,6 +232,7 @@ class DiscardLetters(Struct, frozen=True, kw_only=True, tag_field="command", tag
 class Quarantine(Struct, frozen=True, kw_only=True, tag_field="command", tag="quarantine"):
     """Set aside what the producer ``name`` posts from now on; ``on`` False ends that.
 
+    It holds in the partition that the command's target is in, for every target there.
     Feedback (business and semantic) becomes dead letters ``quarantined``: kept, not counted, and
     replayable. An engine's own records are never set aside, for without them nothing is known.
     """

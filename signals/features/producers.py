@@ -118,6 +118,12 @@ class KindCounts(Struct):
     dead: int = 0
     replayed: int = 0
 
+    def join_rate(self) -> float | None:
+        """Of the events whose request is known, or never came, those that found it; None: of no
+        event is that settled."""
+        settled = self.joined + self.expired
+        return self.joined / settled if settled else None
+
 
 class ProducerCounts(Struct, kw_only=True):
     """Counts by kind, dead letters by reason, and what became of these; ``last_us`` is the event
@@ -232,7 +238,6 @@ def producer_report(
     for kind in counts.kinds.values():
         for name in KindCounts.__struct_fields__:
             setattr(total, name, getattr(total, name) + getattr(kind, name))
-    known = total.joined + total.expired
     return ProducerReport(
         producer=producer,
         kinds=counts.kinds,
@@ -247,7 +252,7 @@ def producer_report(
         discarded=counts.discarded,
         dropped=counts.dropped,
         dead_by_reason=counts.dead,
-        join_rate=total.joined / known if known else None,
+        join_rate=total.join_rate(),
         last_us=counts.last_us,
         accepted_us=counts.accepted_us,
         clock=clock_report(counts.delays, settings),

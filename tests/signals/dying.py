@@ -24,9 +24,13 @@ _context.set_forkserver_preload(["pytest", __name__])
 """pytest, because each process imports the main module, and that does."""
 
 
-def start(folder: Path, *, deadly: Collection[str] = (), **settings: float) -> BaseProcess:
-    """A stage over ``folder`` that SIGKILLs itself when it folds feedback of a ``deadly`` id."""
-    process = _context.Process(target=_run, args=(folder, tuple(deadly), settings), daemon=True)
+def start(
+    folder: Path, *, deadly: Collection[str] = (), raising: bool = False, **settings: float
+) -> BaseProcess:
+    """A stage over ``folder`` that SIGKILLs itself when it folds feedback of a ``deadly`` id, or
+    ends by an error that nothing here knows."""
+    arguments = (folder, tuple(deadly), raising, settings)
+    process = _context.Process(target=_run, args=arguments, daemon=True)
     process.start()
     return process
 
@@ -47,16 +51,18 @@ def stopped(process: BaseProcess) -> int | None:
     return process.exitcode
 
 
-def _run(folder: Path, deadly: Collection[str], settings: dict[str, float]) -> None:
+def _run(folder: Path, deadly: Collection[str], raising: bool, settings: dict[str, float]) -> None:
     if deadly:
-        _kill_on(frozenset(deadly))
+        _die_of(frozenset(deadly), raising)
     follow(folder, FeatureSettings.model_validate(settings), stop_on_termination())
 
 
-def _kill_on(deadly: frozenset[str]) -> None:
+def _die_of(deadly: frozenset[str], raising: bool) -> None:
     whole = Join.feedback
 
     def feedback(self: Join, event: Event) -> None:
+        if event.signal.id in deadly and raising:
+            raise SystemError("a fault of the program, not of the event")
         if event.signal.id in deadly:
             os.kill(os.getpid(), signal.SIGKILL)
         whole(self, event)

@@ -64,18 +64,23 @@ def post(bus: SqliteBus, *signals: Signal | Record) -> None:
 
 
 def deaths_until_it_lives(
-    folder: Path, features: SqliteFeatures, *, offset: int, deadly: tuple[str, ...]
+    folder: Path,
+    features: SqliteFeatures,
+    *,
+    offset: int,
+    deadly: tuple[str, ...],
+    raising: bool = False,
 ) -> int:
     """Start the stage again and again, as a supervisor does, until it has the offset behind it."""
     for deaths in range(40):
-        process = dying.start(folder, deadly=deadly, **QUICK)
+        process = dying.start(folder, deadly=deadly, raising=raising, **QUICK)
         deadline_s = time.monotonic() + 20
         while process.is_alive() and time.monotonic() < deadline_s:
             process.join(0.02)
             if process.is_alive() and _offset(features) >= offset:
                 assert dying.stopped(process) == 0
                 return deaths
-        assert process.exitcode == -9, "it died of the event"
+        assert process.exitcode == (1 if raising else -9), "it died of the event"
     raise AssertionError("it never lived")
 
 
@@ -86,13 +91,16 @@ def _offset(features: SqliteFeatures) -> int:
         return -1
 
 
+@pytest.mark.parametrize("raising", [False, True])
 def test_an_event_that_kills_the_process_is_set_aside_alone_after_six_deaths(
-    tmp_path: Path, bus: SqliteBus, features: SqliteFeatures
+    tmp_path: Path, bus: SqliteBus, features: SqliteFeatures, raising: bool
 ) -> None:
     poison = feedback("poison", T0_US, number=1)
     around = [feedback(f"f{n}", T0_US, number=1) for n in range(20)]
     post(bus, arrived(0, 1, T0_US), *around[:10], poison, *around[10:])
-    deaths = deaths_until_it_lives(tmp_path, features, offset=22, deadly=("poison",))
+    deaths = deaths_until_it_lives(
+        tmp_path, features, offset=22, deadly=("poison",), raising=raising
+    )
     assert deaths == 2 * DEATHS
     (letter,) = features.dead_letters()
     assert (letter.offset, letter.reason) == (12, "deadly")
