@@ -56,14 +56,14 @@ class Seen(Struct, frozen=True, kw_only=True):
     """What was answered; None: it could not be asked.
 
     ``targets``: name -> its glance. ``features``: name -> windows of the last 20 minutes.
-    ``letters`` and ``orphans``: name -> counts by reason, by producer.
+    ``rates``: name -> metric -> its rate now. ``letters``: name -> counts by reason.
     """
 
     now_us: int
     targets: Mapping[str, Mapping[str, Any]]
     features: Mapping[str, Sequence[Mapping[str, Any]]]
     letters: Mapping[str, Mapping[str, int]]
-    orphans: Mapping[str, Mapping[str, int]]
+    rates: Mapping[str, Mapping[str, Mapping[str, Any]]]
     producers: Sequence[Mapping[str, Any]] | None = None
     bus: Mapping[str, Any] | None = None
 
@@ -210,15 +210,28 @@ def _producer(one: Mapping[str, Any], seen: Seen) -> Iterator[Finding]:
         told = f"{one['dropped']} of its dead letters were dropped: there were too many"
         advice = "raise features.dead_letters or features.letter_bytes; act on letters sooner"
         yield Finding(level="WARN", about=name, what=told, advice=advice)
-    for metric, share in shares(name, seen).items():
-        cap = one["influence"]
-        over = cap is not None and cap < share
-        told = f"{100 * share:.0f} % of the values of {metric}"
-        told += f", capped at {100 * cap:.0f} %" if over else ""
-        advice = "its values beyond the cap count for nothing; is it one caller posting for all?"
-        yield Finding(
-            level="WARN" if over else "OK", about=name, what=told, advice=advice if over else ""
-        )
+    yield from _shares(name, one["influence"], seen)
+
+
+def _shares(name: str, cap: float | None, seen: Seen) -> Iterator[Finding]:
+    """How much of each rate is its doing, and how much of the values it gave."""
+    for target, rates in seen.rates.items():
+        for metric, rate in rates.items():
+            mine = rate["by_producer"].get(name)
+            if mine is None:
+                continue
+            given = mine["requests"] / rate["with_value"]
+            capped = cap is not None and cap < min(given, 1.0)
+            told = f"{100 * given:.0f} % of the values of {target}'s {metric}"
+            told += f", {100 * mine['share']:.0f} % of its rate"
+            told += f" (capped at {100 * cap:.0f} %)" if capped and cap is not None else ""
+            advice = "what it posts beyond its cap counts for less; is it one caller for many?"
+            yield Finding(
+                level="WARN" if capped else "OK",
+                about=name,
+                what=told,
+                advice=advice if capped else "",
+            )
 
 
 def _clock(name: str, clock: Mapping[str, Any]) -> Iterator[Finding]:
@@ -247,17 +260,3 @@ def _joins(name: str, one: Mapping[str, Any]) -> Iterator[Finding]:
         what=told + (f"; dead: {dead}" if dead else ""),
         advice=advice if poor else "",
     )
-
-
-def shares(producer: str, seen: Seen) -> dict[str, float]:
-    """Metric -> the producer's share of the values that recent closed rates are made of."""
-    mine: dict[str, int] = {}
-    total: dict[str, int] = {}
-    for windows in seen.features.values():
-        for window in windows:
-            for metric, one in window["metrics"].items():
-                for name, values in one["producers"].items():
-                    total[metric] = total.get(metric, 0) + values["requests"]
-                    if name == producer:
-                        mine[metric] = mine.get(metric, 0) + values["requests"]
-    return {metric: count / total[metric] for metric, count in sorted(mine.items()) if count}

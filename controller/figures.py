@@ -7,28 +7,22 @@ replicas added up; readings are each replica's latest, added up.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
+from controller.rating import Terms
 from signals.definitions import Definition, absent_counts
 from signals.events import MICROS
 from signals.features import sketch
 from signals.features.model import Moments, WindowCounts, WindowRevision
-from signals.features.windows import end_us, merge
+from signals.features.rates import Rate, rates
+from signals.features.windows import merge
 
 By = Literal["window", "intent", "target"]
 K = TypeVar("K")
 QUANTILES = (("p50", 0.50), ("p95", 0.95), ("p99", 0.99))
-
-
-class Rated(Struct, frozen=True, kw_only=True):
-    """What business figures are computed with: definitions in force, caps, the watermark."""
-
-    definitions: Mapping[str, Definition]
-    influences: Mapping[str, float]
-    watermark_us: int
 
 
 class Group(Struct, frozen=True, kw_only=True):
@@ -92,46 +86,32 @@ def figures(group: Group) -> dict[str, float | None]:
     return found | _readings(group.windows)
 
 
-def metrics(group: Group, rated: Rated) -> dict[str, dict[str, Any]]:
+def metrics(
+    group: Group, terms: Terms, *, watermark_us: int, width_s: int
+) -> dict[str, dict[str, Any]]:
     """Per metric: the rate of requests whose attribution has closed; how many are open beside.
 
     Metrics whose absent values count as zero are there whenever requests arrived; the others where
     somebody gave a value.
     """
+    definitions = terms.definitions
+    arrivals = sum(window.counts.requests for window in group.windows)
     named = {name for window in group.windows for name in window.counts.outcomes}
-    arrived = any(window.counts.requests for window in group.windows)
-    zeros = {n for n, one in rated.definitions.items() if arrived and absent_counts(one.metric)}
-    return {
-        name: _metric(group, name, rated.definitions[name], rated)
-        for name in sorted((named | zeros) & rated.definitions.keys())
-    }
+    named |= {name for name, one in definitions.items() if arrivals and absent_counts(one.metric)}
+    wanted = {name: definitions[name] for name in sorted(named & definitions.keys())}
+    found = rates(group.windows, wanted, watermark_us=watermark_us, span_s=width_s, caps=terms.caps)
+    return {name: _metric(one, found.get(name), arrivals) for name, one in wanted.items()}
 
 
-def _metric(group: Group, name: str, definition: Definition, rated: Rated) -> dict[str, Any]:
-    attribution_us = definition.metric.attribution_s * MICROS
-    closed = [
-        window
-        for window in group.windows
-        if window.closed and end_us(window.key) + attribution_us <= rated.watermark_us
-    ]
-    requests = sum(window.counts.requests for window in closed)
-    given: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for window in closed:
-        for producer, (count, micros) in window.counts.outcomes.get(name, {}).items():
-            given[producer][0] += count
-            given[producer][1] += micros
-    values = sum(count for count, _ in given.values())
-    weight = requests if absent_counts(definition.metric) else values
+def _metric(definition: Definition, rate: Rate | None, arrivals: int) -> dict[str, Any]:
+    closed = 0 if rate is None else rate.closed_requests
     return {
-        "rate": sum(micros for _, micros in given.values()) / MICROS / weight if weight else None,
+        "rate": None if rate is None else rate.value,
         "unit": definition.metric.unit,
         "attribution_s": definition.metric.attribution_s,
-        "closed_requests": requests,
-        "open_requests": sum(window.counts.requests for window in group.windows) - requests,
-        "producers": {
-            producer: {"requests": count, "mean": micros / MICROS / count if count else None}
-            for producer, (count, micros) in sorted(given.items())
-        },
+        "closed_requests": closed,
+        "open_requests": arrivals - closed,
+        "producers": {} if rate is None else rate.by_producer,
     }
 
 

@@ -15,8 +15,8 @@ from controller.api.answers import Answer
 from controller.api.ports import Services
 from controller.api.problems import documented
 from controller.api.target_views import declared
-from controller.figures import By, Group, Rated, counted, figures, grouped, metrics
-from controller.keys import influences
+from controller.figures import By, Group, counted, figures, grouped, metrics
+from controller.rating import Terms, terms
 from controller.settings import Settings
 from signals.errors import Rejected
 from signals.events import MICROS
@@ -62,18 +62,19 @@ def listed(asked: Annotated[Asked, Query()], services: Wired) -> Response:
     in the window, once its attribution window has closed for them; how many these are, how many
     are open still, and whose values they have.
     """
-    declared(services, asked.target)
-    span = _span(services.settings, asked, services.clock())
+    target, now_us = asked.target, services.clock()
+    declared(services, target)
+    span = _span(services.settings, asked, now_us)
     start_us, passed = _place(asked.after, span.start)
     groups = _groups(services, asked, range(start_us, span.stop))
     found = list(islice(groups, passed, passed + asked.limit))
-    rated = _rated(services, asked.target)
+    by, watermark_us = terms(services.store, now_us=now_us), services.features.watermark_us(target)
     return Answer(
         {
-            "target": asked.target,
+            "target": target,
             "width_s": asked.width_s,
-            "watermark_us": services.features.watermark_us(asked.target),
-            "items": [_shown(group, asked.width_s, rated) for group in found],
+            "watermark_us": watermark_us,
+            "items": [_shown(group, asked.width_s, by, watermark_us) for group in found],
             "next": _next(found, start_us, passed) if len(found) == asked.limit else None,
         }
     )
@@ -127,17 +128,7 @@ def _next(found: list[Group], start_us: int, passed: int) -> str:
     return f"{last_us}.{same + (passed if last_us == start_us else 0)}"
 
 
-def _rated(services: Services, target: str) -> Rated:
-    """What business figures are computed with."""
-    with services.store.read() as tx:
-        return Rated(
-            definitions={one.name: one for one in tx.definitions()},
-            influences=influences(tx.keys(), now_us=services.clock()),
-            watermark_us=services.features.watermark_us(target),
-        )
-
-
-def _shown(group: Group, width_s: int, rated: Rated) -> dict[str, Any]:
+def _shown(group: Group, width_s: int, by: Terms, watermark_us: int) -> dict[str, Any]:
     counts = msgspec.to_builtins(counted(group))
     for name in ("ttft", "tpot", "e2e"):
         counts[name].pop("sketch")
@@ -155,5 +146,5 @@ def _shown(group: Group, width_s: int, rated: Rated) -> dict[str, Any]:
         "incomplete": any(each.incomplete for each in group.windows),
         "counts": counts,
         "figures": figures(group),
-        "metrics": metrics(group, rated),
+        "metrics": metrics(group, by, watermark_us=watermark_us, width_s=width_s),
     }

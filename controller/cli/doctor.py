@@ -93,13 +93,17 @@ def _look(client: Client, target: str | None, unseen: list[str]) -> Seen:
         return {name: answer[part] for name, answer in answers.items() if answer is not None}
 
     glances = {name: ask(name, partial(client.get, f"/v1/targets/{name}")) for name in names}
+    rates = {
+        name: ask(f"rates of {name}", partial(client.get, f"/v1/targets/{name}/features"))
+        for name in names
+    }
     producers = ask("producers", partial(client.get, "/v1/producers"))
     return Seen(
         now_us=wall_us(),
         targets={name: glance for name, glance in glances.items() if glance is not None},
         features=of("windows", "/v1/features", "items", **query),
         letters=of("dead letters", "/v1/dead-letters", "counts", limit=1),
-        orphans=of("orphans", "/v1/orphans", "waiting", limit=1),
+        rates={name: one["rates"]["target"] for name, one in rates.items() if one is not None},
         producers=None if producers is None else producers["items"],
         bus=ask("the bus", partial(client.get, "/v1/bus")),
     )

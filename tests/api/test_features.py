@@ -90,7 +90,8 @@ def test_a_business_rate_is_of_those_whose_attribution_has_closed(counted: Plane
     copied = merged[0]["metrics"]["copied"]
     assert (copied["closed_requests"], copied["open_requests"]) == (3, 0)
     assert copied["rate"] == pytest.approx(1 / 3)
-    assert copied["producers"] == {"shop": {"requests": 1, "mean": 1.0}}
+    (shop,) = copied["producers"].values()
+    assert (shop["requests"], shop["mean"], shop["share"]) == (1, 1.0, pytest.approx(1 / 3))
     assert merged[5 * MICROS]["metrics"]["copied"]["rate"] == 0.0
     thumbs = merged[0]["metrics"].get("thumbs")
     assert thumbs is None, "nobody gave one, and absent thumbs say nothing"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.doctoring import Finding, Seen, examine, exit_code, shares
+from controller.doctoring import Finding, Seen, examine, exit_code
 from tests.cli.conftest import Served
 from tests.cli.running import Trimtab
 from tests.signals.processes import free_port
@@ -63,9 +63,18 @@ def bus(**changed: Any) -> dict[str, Any]:
     return {"kind": "sqlite", "partitions": [part | changed], **sizes}
 
 
-def window(**producers: int) -> dict[str, Any]:
-    given = {name: {"requests": count} for name, count in producers.items()}
-    return {"incomplete": False, "metrics": {"copied": {"producers": given}}}
+def rate(**producers: int) -> dict[str, Any]:
+    """A rate that producers gave so many values of; none of them is over its cap."""
+    total = sum(producers.values())
+    return {
+        "with_value": total,
+        "by_producer": {
+            name: {"requests": count, "share": count / total} for name, count in producers.items()
+        },
+    }
+
+
+WINDOW = {"incomplete": False}
 
 
 def seen(**changed: Any) -> Seen:
@@ -74,7 +83,7 @@ def seen(**changed: Any) -> Seen:
         "targets": {"chat": glance()},
         "features": {"chat": []},
         "letters": {"chat": {}},
-        "orphans": {"chat": {}},
+        "rates": {"chat": {"copied": rate(shop=1, mall=9)}},
         "producers": [producer()],
         "bus": bus(),
     }
@@ -119,7 +128,7 @@ UNWELL: list[tuple[dict[str, Any], str, str, str]] = [
         "features are 60.0 s behind",
     ),
     (
-        {"features": {"chat": [window() | {"incomplete": True}, window()]}},
+        {"features": {"chat": [{"incomplete": True}, WINDOW]}},
         "WARN",
         "chat",
         "1 of 2 windows",
@@ -159,10 +168,13 @@ UNWELL: list[tuple[dict[str, Any], str, str, str]] = [
         "sooner than 400 s",
     ),
     (
-        {"features": {"chat": [window(shop=9, mall=1)]}, "producers": [producer(influence=0.3)]},
+        {
+            "rates": {"chat": {"copied": rate(shop=9, mall=1)}},
+            "producers": [producer(influence=0.3)],
+        },
         "WARN",
         "shop",
-        "90 % of the values of copied, capped at 30 %",
+        "90 % of the values of chat's copied, 90 % of its rate (capped at 30 %)",
     ),
 ]
 
@@ -185,18 +197,10 @@ def test_the_worst_comes_first() -> None:
     assert [finding.level for finding in found][:3] == ["FAIL", "WARN", "OK"]
 
 
-def test_a_share_is_of_all_values_of_a_metric() -> None:
-    found = seen(features={"chat": [window(shop=3, mall=1), window(mall=4)]})
-    assert shares("shop", found) == {"copied": 3 / 8}
-    assert shares("nobody", found) == {}
-
-
-def test_a_share_above_the_cap_is_a_warning() -> None:
-    found = seen(
-        features={"chat": [window(shop=9, mall=1)]},
-        producers=[producer(influence=0.3), producer(producer="mall", influence=0.3)],
-    )
-    assert [finding.about for finding in bad(found)] == ["shop"]
+def test_a_share_is_told_for_each_producer_of_a_rate() -> None:
+    found = examine(seen(producers=[producer(), producer(producer="mall", influence=0.3)]))
+    told = [(one.level, one.about) for one in found if "of its rate" in one.what]
+    assert told == [("WARN", "mall"), ("OK", "shop")]
 
 
 def test_without_serve_it_says_what_it_cannot_see(tmp_path: Path) -> None:
