@@ -70,7 +70,7 @@ class Consumption:
         self.changed = threading.Condition()
         self._feeds: dict[TopicPartition, Feed] = {}
         self._assigned: frozenset[int] = frozenset()
-        self._failure: Unavailable | None = None
+        self._failure: str | None = None
         self._questions: queue.SimpleQueue[tuple[Callable[[Any], Any], Future[Any]]]
         self._questions = queue.SimpleQueue()
         self._closed = threading.Event()
@@ -85,7 +85,7 @@ class Consumption:
         self._check()
         with self.changed:
             if self._failure is not None:
-                raise self._failure
+                raise Unavailable(self._failure)
             return self._assigned
 
     def feed(self, reader: Feed) -> None:
@@ -137,10 +137,10 @@ class Consumption:
                     self._feeds[partition].take(records, self._consumer)
             self._note(None)
         except (kafka.errors.KafkaError, KeyError, ValueError) as error:
-            self._note(Unavailable(f"Kafka: {error or type(error).__name__}"))
+            self._note(f"Kafka: {error or type(error).__name__}")
             self._closed.wait(_AFTER_FAILURE_S)
 
-    def _note(self, failure: Unavailable | None) -> None:
+    def _note(self, failure: str | None) -> None:
         assigned = frozenset(each.partition for each in self._consumer.assignment())
         with self.changed:
             self._failure, self._assigned = failure, assigned

@@ -17,6 +17,7 @@ import kafka.errors
 from kafka import KafkaProducer
 
 from signals.bus.kafka import configuring
+from signals.bus.kafka.connecting import connect
 from signals.bus.settings import KafkaSettings
 from signals.errors import Unavailable
 
@@ -69,7 +70,7 @@ class Line:
             _end(producer, within_s=self._closing_s)
 
     def _connect(self) -> Any:
-        producer = KafkaProducer(**self._options)
+        producer = connect(KafkaProducer, self._options)
         producer.partitions_for(self._topic)
         return producer
 

@@ -9,6 +9,7 @@ from typing import Any
 from kafka import KafkaConsumer
 
 from signals.bus.kafka import configuring
+from signals.bus.kafka.connecting import connect
 from signals.bus.kafka.consuming import Consumption
 from signals.bus.kafka.reading import KafkaReader
 from signals.bus.kafka.topic import prepared
@@ -59,7 +60,7 @@ class KafkaAssignment:
         options = configuring.member(settings)
 
         def make() -> Any:
-            consumer = KafkaConsumer(**options)
+            consumer = connect(KafkaConsumer, options)
             consumer.subscribe([settings.topic])
             return consumer
 

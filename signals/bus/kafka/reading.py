@@ -10,6 +10,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from signals.bus.kafka import configuring
+from signals.bus.kafka.connecting import connect
 from signals.bus.kafka.consuming import Consumption
 from signals.bus.kafka.records import end_of, first_kafka_offset, unpack
 from signals.bus.port import BusStatus, Consumed, Entry
@@ -182,7 +183,7 @@ def open_readers(
     numbers = list(partitions)
 
     def make() -> Any:
-        consumer = KafkaConsumer(**options)
+        consumer = connect(KafkaConsumer, options)
         consumer.assign([TopicPartition(settings.topic, number) for number in numbers])
         return consumer
 

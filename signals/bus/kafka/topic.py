@@ -9,6 +9,7 @@ from kafka.admin import ConfigResource, KafkaAdminClient, NewTopic
 from msgspec import Struct
 
 from signals.bus.kafka import configuring
+from signals.bus.kafka.connecting import connect
 from signals.bus.settings import BusSettings, KafkaSettings
 from signals.errors import Rejected, Unavailable
 
@@ -36,7 +37,7 @@ def prepared(bus: BusSettings) -> Topic:
     """
     settings = bus.kafka
     try:
-        admin = KafkaAdminClient(**configuring.client(settings))
+        admin = connect(KafkaAdminClient, configuring.client(settings))
         try:
             if not _exists(admin, settings.topic):
                 _create(admin, bus)
