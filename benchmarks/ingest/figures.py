@@ -91,7 +91,7 @@ def surroundings(seed: int, quick: bool) -> dict[str, Any]:
         "processor": processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
-        "sqlite": sqlite3.sqlite_version,
+        "sqlite_version": sqlite3.sqlite_version,
         **{name: version(name) for name in packages},
         "load_average": [round(value, 2) for value in os.getloadavg()],
         "seed": seed,

@@ -21,6 +21,7 @@ from benchmarks.ingest.figures import Figures, median, percentile, say, spread
 from benchmarks.ingest.load import Report, Spec
 from benchmarks.ingest.load_process import load
 from benchmarks.ingest.rivals import (
+    COMPRESSIONS,
     KAFKA_BATCH_BYTES,
     LINGERS_MS,
     SQLITE_BATCHES,
@@ -185,9 +186,10 @@ def on_kafka(folder: Path, pace: Pace, seed: int, figures: Figures) -> bool:
         bare, events = BareProducer(bootstrap, topic, PARTITIONS), event_bytes(seed)
         found, rival = best(
             [
-                partial(bare.run, events, linger_ms=linger_ms, batch_bytes=size)
-                for linger_ms in LINGERS_MS
+                partial(bare.run, events, linger_ms=ms, batch_bytes=size, compression=compression)
+                for ms in LINGERS_MS
                 for size in KAFKA_BATCH_BYTES
+                for compression in COMPRESSIONS
             ],
             pace.sweep_s,
         )
