@@ -73,9 +73,9 @@ class Keeper:
         self._asked = False
         self._unmoved: list[RolledOver] = []
         self._offsets: Mapping[str, int | None] = dict.fromkeys(consumers)
+        self._lock = threading.Lock()
         self._sealed_bytes = sum(segment.bytes for segment in sealed)
-        self.active_bytes = 0
-        """Of the segment that is appended to; the writer says it after each commit."""
+        self._active_bytes = 0
         self._thread = threading.Thread(target=self._keep, name="bus-keeper", daemon=True)
 
     def start(self) -> None:
@@ -93,21 +93,29 @@ class Keeper:
             first=sealed[0].first if sealed else active,
             end=self._end(),
             consumers=self._ask(),
-            bytes=sum(segment.bytes for segment in sealed) + self.active_bytes,
+            bytes=self._held_bytes(),
             segments=len(sealed) + 1,
             oldest_us=None,
         )
 
     def refusal(self) -> str | None:
         """Why the log takes no more events, None while it does."""
-        held = self._sealed_bytes + self.active_bytes
+        held = self._held_bytes()
         if held < self._settings.hard_bytes:
             return None
         limit = f"the log holds {held} bytes, the most is {self._settings.hard_bytes}"
         return f"{limit}: {retention.who_holds(self._offsets, end=self._end())}"
 
+    def grown(self, active_bytes: int) -> None:
+        """The segment in use has this size now."""
+        with self._lock:
+            self._active_bytes = active_bytes
+
     def rolled_over(self, left: RolledOver) -> None:
         """The writer has gone on to the next segment."""
+        with self._lock:
+            self._sealed_bytes += left.segment.bytes
+            self._active_bytes = 0
         self._jobs.put(left)
 
     def checkpoint(self, first: int) -> None:
@@ -153,7 +161,6 @@ class Keeper:
         self._asked = False
         if isinstance(job, RolledOver):
             self._sealed.append(job.segment)
-            self._sealed_bytes += job.segment.bytes
             self._unmoved.append(job)
         self._folder.make_next()
         self._move_logs()
@@ -180,14 +187,19 @@ class Keeper:
         )
         count = retention.droppable(
             self._sealed,
-            total_bytes=self._sealed_bytes + self.active_bytes,
+            total_bytes=self._held_bytes(),
             consumed=retention.behind_all(self._offsets),
             limits=limits,
         )
         for segment in self._sealed[:count]:
             self._folder.drop(segment.first)
             self._sealed.pop(0)
-            self._sealed_bytes -= segment.bytes
+            with self._lock:
+                self._sealed_bytes -= segment.bytes
+
+    def _held_bytes(self) -> int:
+        with self._lock:
+            return self._sealed_bytes + self._active_bytes
 
     def _ask(self) -> dict[str, int | None]:
         return {name: retention.offset_of(consumed) for name, consumed in self._consumers.items()}

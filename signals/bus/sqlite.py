@@ -89,7 +89,7 @@ class SqliteBus:
             end=lambda: self._end,
             clock_us=clock_us,
         )
-        self._keeper.active_bytes = started.bytes
+        self._keeper.grown(started.bytes)
         self._keeper.start()
         self._thread = threading.Thread(target=self._write, name="bus-writer", daemon=True)
         self._thread.start()
@@ -143,6 +143,7 @@ class SqliteBus:
         self._first = started.first
         self._end = started.end
         self._began_us = started.began_us
+        self._bytes = started.bytes
 
     def _write(self) -> None:
         """The writer thread. Whatever ends it, nobody is left waiting for an answer."""
@@ -256,9 +257,10 @@ class SqliteBus:
         self._unmoved_bytes += written
         self._unmeasured_bytes += written
         if self._unmeasured_bytes >= self._settings.segment_bytes // _MEASURES:
-            self._keeper.active_bytes = log_file.bytes_of(connection)
+            self._bytes = log_file.bytes_of(connection)
+            self._keeper.grown(self._bytes)
             self._unmeasured_bytes = 0
-        large = self._keeper.active_bytes >= self._settings.segment_bytes
+        large = self._bytes >= self._settings.segment_bytes
         aged = newest_us - self._began_us > self._settings.segment_s * MICROS
         if large or aged:
             self._roll_over(connection, newest_us)
@@ -277,8 +279,7 @@ class SqliteBus:
             return
         left = Sealed(first=self._first, last=self._end, bytes=size, newest_us=newest_us)
         self._keeper.rolled_over(RolledOver(connection, left))
-        self._keeper.active_bytes = 0
-        self._unmeasured_bytes = self._unmoved_bytes = 0
+        self._bytes = self._unmeasured_bytes = self._unmoved_bytes = 0
         self._log, self._first, self._began_us = None, self._end + 1, None
 
 
