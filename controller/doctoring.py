@@ -22,6 +22,8 @@ WATERMARK_WARN_S: Final = 15.0
 """Windows that are this far behind make every rule late."""
 LAG_WARN: Final = 10_000
 """Events: some seconds of a busy feature stage."""
+KAFKA_LAG_WARN: Final = 10_000_000
+"""Offsets on Kafka: up to a thousand to a record, however few events it holds."""
 JOIN_WARN: Final = 0.9
 JOIN_KNOWN: Final = 20
 """Events with a fate, before a share of them says anything."""
@@ -163,13 +165,15 @@ def _bus(seen: Seen) -> Iterator[Finding]:
     bus = seen.bus
     for part in () if bus is None else bus["partitions"]:
         about = f"bus {part['partition']}"
-        lag = part["lag"].get("features")
-        behind = lag is None or lag > LAG_WARN
-        told = "nobody knows how far the feature stage is" if lag is None else f"{lag} events"
+        lag, kafka = part["lag"].get("features"), bus is not None and bus["kind"] == "kafka"
+        behind = lag is None or lag > (KAFKA_LAG_WARN if kafka else LAG_WARN)
+        told = "nobody knows how far the feature stage is"
+        if lag is not None:
+            told = f"the feature stage has {lag} {'offsets' if kafka else 'events'} before it"
         yield Finding(
             level="WARN" if behind else "OK",
             about=about,
-            what=told if lag is None else f"the feature stage has {told} before it",
+            what=told,
             advice="is the feature stage running? see its log" if behind else "",
         )
         yield from _retention(about, part, bus, seen.now_us)

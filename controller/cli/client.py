@@ -110,7 +110,7 @@ def _refusal(answer: httpx.Response) -> Rejected | Unavailable:
     """Our error for an RFC 9457 answer; for one that is none, its text."""
     problem = _problem(answer)
     detail = str(problem.get("detail", answer.reason_phrase))
-    if answer.status_code >= 500:
+    if answer.status_code >= 500 or answer.status_code == 429:
         asked = answer.headers.get("retry-after", "")
         return Unavailable(detail, retry_after_s=float(asked) if asked.isdigit() else 1.0)
     if answer.status_code in (401, 403):
