@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -37,12 +36,12 @@ class KafkaSettings(Section):
         None, unit="", reason="needed with sasl_*"
     )
     sasl_username: str | None = setting(None, unit="", reason="needed with sasl_*")
-    sasl_password_file: Path | None = setting(
+    sasl_password_file: str | None = setting(
         None, unit="", reason="read at start; never logged or shown"
     )
-    ssl_ca_file: Path | None = setting(None, unit="", reason="unset = the system's authorities")
-    ssl_cert_file: Path | None = setting(None, unit="", reason="for mutual TLS")
-    ssl_key_file: Path | None = setting(None, unit="", reason="for mutual TLS")
+    ssl_ca_file: str | None = setting(None, unit="", reason="unset = the system's authorities")
+    ssl_cert_file: str | None = setting(None, unit="", reason="for mutual TLS")
+    ssl_key_file: str | None = setting(None, unit="", reason="for mutual TLS")
     session_timeout_ms: int = setting(
         10_000, unit="ms", reason="a silent consumer is expelled after it", ge=1000, le=300_000
     )
@@ -149,3 +148,12 @@ class BusSettings(Section):
     trim_every_s: float = setting(
         10.0, unit="s", reason="between two steps of retention", gt=0, le=3600
     )
+
+    @model_validator(mode="after")
+    def _sizes_rise(self) -> Self:
+        """What is read can only go in whole segments, and before posts are refused."""
+        if not 2 * self.segment_bytes <= self.max_bytes <= self.hard_bytes:
+            raise ValueError(
+                "max_bytes must be two segments (segment_bytes) at least, and hard_bytes at most"
+            )
+        return self

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from pydantic import ValidationError
 
 from signals.bus.folder import Folder
 from signals.bus.port import Message
@@ -209,3 +210,11 @@ def test_the_status_tells_how_far_everybody_is(tmp_path: Path) -> None:
         assert status.oldest_us == NOW_US
         assert status.bytes is not None
         assert status.bytes > 5 * len(PADDING)
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"max_bytes": 200_000_000}, {"max_bytes": 2**34, "hard_bytes": 2**34 - 1}]
+)
+def test_sizes_under_which_nothing_could_go_are_refused(sizes: dict[str, int]) -> None:
+    with pytest.raises(ValidationError, match="two segments"):
+        BusSettings.model_validate(sizes)
