@@ -203,7 +203,7 @@ class FeatureSettings(Section):
         le=100,
     )
     death_pause_s: float = setting(
-        1.0,
+        0.5,
         unit="s",
         reason="after a start, for each death that came while an entry was tried alone, before it"
         " is tried again: who is killed again and again from outside is not in a try then",
