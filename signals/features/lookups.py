@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,10 +11,12 @@ from signals.events import MICROS, DiscardLetters, ReplayLetters
 from signals.features import rows
 from signals.features.batch import Needs
 from signals.features.change import Change, EngineState, Known, Orphan, Suspect
+from signals.features.keeping import PART_S
 from signals.features.letters import Chosen, choose
-from signals.features.model import ATOM_S, MINUTE_S, RequestRow, WindowKey, WindowRevision
+from signals.features.model import ATOM_S, RequestRow, WindowKey, WindowRevision
 from signals.features.schema import passing
 from signals.features.seen import SeenDays
+from signals.features.windows import within
 
 EXTERNAL_MATCHES = 20
 """Requests looked at per external id, latest first: a client may send the same id for ever."""
@@ -27,6 +30,7 @@ AT_ONCE = 500
 _ORPHANS = "SELECT bus_offset, accepted_us, signal, due_us, give_up_us FROM orphans WHERE "
 _OLDEST = f" ORDER BY bus_offset LIMIT {ORPHAN_MATCHES}"
 _WINDOWS = f"SELECT {rows.WINDOW_COLUMNS} FROM windows WHERE target = ? AND width_s = ?"
+NO_WINDOW = 2**62
 _SAME = " AND replica = ? AND intent = ? AND digest = ? AND trial = ? AND block = ?"
 _OPEN = f"SELECT {rows.WINDOW_COLUMNS} FROM windows WHERE closed = 0 AND target = ?"
 
@@ -81,14 +85,17 @@ class Lookups:
         found = self._each(select, (rows.row_of_key(key) for key in keys))
         return {window.key: window for window in map(rows.window_of, found)}
 
-    def to_close(self, closed_us: Mapping[str, int], *, limit: int) -> list[WindowRevision]:
-        """Open windows that end at or before the given time of their target."""
-        select = (
-            _OPEN + f" AND start_us < ? AND start_us + width_s * {MICROS} <= ?"
-            " ORDER BY start_us LIMIT ?"
-        )
-        spans = ((target, us, us, limit) for target, us in sorted(closed_us.items()))
-        return [rows.window_of(row) for row in self._each(select, spans)]
+    def to_close(self, target: str, closed_us: int, *, limit: int) -> list[WindowRevision]:
+        """Open windows of a target that end at or before then, by end and width."""
+        ends_us = f"start_us + width_s * {MICROS}"
+        select = f"{_OPEN} AND {ends_us} <= ? ORDER BY {ends_us}, width_s LIMIT ?"
+        return [rows.window_of(row) for row in self._rows(select, (target, closed_us, limit))]
+
+    def open_since(self, target: str) -> int:
+        """The start of the first open window of a target; the end of time without any."""
+        select = "SELECT MIN(start_us) FROM windows WHERE closed = 0 AND target = ?"
+        ((start_us,),) = self._rows(select, (target,))
+        return NO_WINDOW if start_us is None else int(start_us)
 
     def suspected(self, suspects: Sequence[Suspect]) -> list[WindowRevision]:
         """Stored atoms that overlap the suspected times of their replica."""
@@ -99,13 +106,19 @@ class Lookups:
         )
         return [rows.window_of(row) for row in self._each(select, spans)]
 
-    def atoms_of(self, minute: WindowKey) -> list[WindowRevision]:
-        """The stored atoms of a minute."""
-        select = _WINDOWS + " AND start_us >= ? AND start_us < ?" + _SAME
-        same = rows.row_of_key(minute)[3:]
-        span = (minute.start_us, minute.start_us + MINUTE_S * MICROS)
-        found = self._rows(select, (minute.target, ATOM_S, *span, *same))
-        return [rows.window_of(row) for row in found]
+    def parts(self, keys: Iterable[WindowKey]) -> dict[WindowKey, list[WindowRevision]]:
+        """The stored parts of each of these windows, which are of one width."""
+        wanted = {*keys}
+        spans = {(key.target, key.width_s, key.start_us) for key in wanted}
+        select = _WINDOWS + " AND start_us >= ? AND start_us < ?"
+        found: defaultdict[WindowKey, list[WindowRevision]] = defaultdict(list)
+        for target, width_s, start_us in sorted(spans):
+            span = (target, PART_S[width_s], start_us, start_us + width_s * MICROS)
+            for row in self._rows(select, span):
+                whole = within(rows.key_of(row), width_s)
+                if whole in wanted:
+                    found[whole].append(rows.window_of(row))
+        return found
 
     def incarnations(self, target: str, replica: str, *, since_us: int) -> list[EngineState]:
         """Those of a replica that reported since then, and the one before them."""

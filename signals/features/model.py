@@ -182,7 +182,11 @@ class Features(Protocol):
     def windows(
         self, target: str, *, from_us: int, to_us: int, width_s: int = ATOM_S
     ) -> Sequence[WindowRevision]:
-        """The latest revision of each window that starts in [from, to)."""
+        """The latest revision of each window that starts in [from, to).
+
+        5 s windows from when they begin, minutes from when their first atom has closed, 5 min and
+        1 h windows once they are closed themselves.
+        """
 
     def arrived(self, target: str, *, from_us: int, width_s: int) -> Mapping[str, int]:
         """Requests that arrived from then on, by intent, from windows of at most that width.

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from signals.events import MICROS
 from signals.features.change import EngineState
 from signals.features.model import WindowCounts, WindowKey, WindowRevision
 from signals.features.sequences import Hole
-from signals.features.windows import Tally, end_us, minute_of
+from signals.features.windows import Tally, end_us
 
 Stored = Mapping[WindowKey, WindowRevision]
 
+Bound = tuple[int, int]
+"""(end, width) of the last window of a target that is closed: in this order they close."""
+
 _EMPTY = WindowCounts()
+_NOTHING: Bound = (0, 0)
 
 
 class Publisher:
-    """Makes revisions with rising cursors. ``holes``: replica -> gaps in its records.
+    """Makes revisions with rising cursors. ``bounds``: per target. ``holes``: replica -> gaps.
 
     ``vanished``: windows that held nothing but a judgement that was taken back before they closed;
     they close as if they had never been.
@@ -28,14 +30,18 @@ class Publisher:
         self,
         *,
         cursor: int,
-        closed_us: Mapping[str, int],
+        bounds: Mapping[str, Bound],
         holes: Mapping[tuple[str, str], Sequence[Hole]],
     ) -> None:
         self.cursor = cursor
         self.published: dict[WindowKey, WindowRevision] = {}
         self.vanished: list[WindowKey] = []
-        self._closed_us = closed_us
+        self._bounds = bounds
         self._holes = holes
+
+    def is_over(self, key: WindowKey) -> bool:
+        """Whether a window, and all that it is merged from, is closed."""
+        return (end_us(key), key.width_s) <= self._bounds.get(key.target, _NOTHING)
 
     def atoms(
         self, stored: Stored, tallies: Mapping[WindowKey, Tally], touched: Iterable[WindowKey]
@@ -45,25 +51,28 @@ class Publisher:
             counts = _add(stored.get(key), tallies.get(key))
             self._publish(key, stored.get(key), counts, incomplete=self._is_incomplete(key))
 
-    def minutes(self, stored: Stored, atoms: Iterable[WindowRevision]) -> None:
-        """Publish the minutes of these closed atoms, which are all that each minute has."""
-        parts: defaultdict[WindowKey, list[WindowRevision]] = defaultdict(list)
-        for atom in atoms:
-            parts[minute_of(atom.key)].append(atom)
-        for key in sorted(parts):
-            tally = Tally()
-            for atom in parts[key]:
-                tally.merge(atom.counts)
-            incomplete = any(atom.incomplete for atom in parts[key])
-            self._publish(key, stored.get(key), tally.frozen(), incomplete=incomplete)
+    def merge(
+        self, key: WindowKey, before: WindowRevision | None, parts: Sequence[WindowRevision]
+    ) -> None:
+        """Publish a wider window as the merge of its parts: all that there are, all closed."""
+        tally = Tally()
+        for part in parts:
+            tally.merge(part.counts)
+        incomplete = any(part.incomplete for part in parts)
+        self._publish(key, before, tally.frozen(), incomplete=incomplete)
 
-    def late(self, stored: Stored, tallies: Mapping[WindowKey, Tally]) -> None:
-        """Correct minutes whose atoms are gone, where the minute is still there."""
-        for key in sorted(tallies):
-            minute = stored.get(key)
-            if minute is not None:
-                counts = _add(minute, tallies[key])
-                self._publish(key, minute, counts, incomplete=minute.incomplete)
+    def correct(self, key: WindowKey, before: WindowRevision | None, tally: Tally) -> None:
+        """Add to a wider window what came when it was closed.
+
+        One that was not there, its parts being gone, is incomplete: what else came then and was
+        lost, nobody knows.
+        """
+        incomplete = before is None or before.incomplete
+        self._publish(key, before, _add(before, tally), incomplete=incomplete)
+
+    def open(self, key: WindowKey) -> None:
+        """Note that a wider window has begun; it is empty until it closes."""
+        self._publish(key, None, _EMPTY, incomplete=False)
 
     def _publish(
         self,
@@ -73,7 +82,7 @@ class Publisher:
         *,
         incomplete: bool,
     ) -> None:
-        closed = end_us(key) <= self._closed_us.get(key.target, 0)
+        closed = self.is_over(key)
         if before is not None and (before.closed, before.incomplete, before.counts) == (
             closed,
             incomplete,
@@ -107,26 +116,6 @@ def holes_of(engines: Iterable[EngineState]) -> list[Hole]:
         if after.first_us > before.last_us:
             holes.append(Hole(before.last_us, after.first_us, 0))
     return holes
-
-
-def split_late(
-    tallies: Mapping[WindowKey, Tally], *, oldest_us: Mapping[str, int]
-) -> tuple[dict[WindowKey, Tally], dict[WindowKey, Tally]]:
-    """(atoms that are still kept, minutes of those that are not). ``oldest_us``: per target."""
-    kept: dict[WindowKey, Tally] = {}
-    late: defaultdict[WindowKey, Tally] = defaultdict(Tally)
-    for key, tally in tallies.items():
-        if key.start_us >= oldest_us.get(key.target, 0):
-            kept[key] = tally
-        else:
-            late[minute_of(key)].merge(tally.frozen())
-    return kept, dict(late)
-
-
-def oldest_atom_us(watermark_us: int, atom_retention_s: int) -> int:
-    """The start of the first atom kept, a whole minute, so no minute is kept in part."""
-    cut_us = max(0, watermark_us - atom_retention_s * MICROS)
-    return cut_us - cut_us % (60 * MICROS)
 
 
 def _add(stored: WindowRevision | None, tally: Tally | None) -> WindowCounts:

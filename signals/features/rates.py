@@ -40,6 +40,7 @@ from msgspec import Struct
 
 from signals.definitions import Definition, absent_counts
 from signals.events import MICROS
+from signals.features.keeping import retention_s
 from signals.features.model import WIDTHS_S, WindowRevision
 from signals.features.windows import end_us
 from signals.settings import FeatureSettings, MetricSettings
@@ -97,20 +98,8 @@ def rates(
 def width_for(attribution_s: int, settings: FeatureSettings) -> int:
     """Which windows a rate reads: the widest of at most a twelfth of its stretch, among those kept
     long enough; else the narrowest of these."""
-    retention_s = dict(
-        zip(
-            WIDTHS_S,
-            (
-                settings.atom_retention_s,
-                settings.minute_retention_s,
-                settings.five_minute_retention_s,
-                settings.hour_retention_s,
-            ),
-            strict=True,
-        )
-    )
     back_s = attribution_s + settings.lateness_s + settings.rate_span_s
-    kept = [width for width in WIDTHS_S if retention_s[width] >= back_s + 2 * width]
+    kept = [width for width in WIDTHS_S if retention_s(width, settings) >= back_s + 2 * width]
     fine = [width for width in kept if width * _WINDOWS_A_SPAN <= settings.rate_span_s]
     return max(fine, default=min(kept, default=WIDTHS_S[-1]))
 

@@ -11,6 +11,7 @@ from signals.features.change import EngineState
 from signals.features.inspecting import Inspecting
 from signals.features.model import (
     ATOM_S,
+    MINUTE_S,
     WIDTHS_S,
     EngineSeen,
     Outcome,
@@ -47,9 +48,10 @@ class SqliteFeatures(Inspecting):
     def windows(
         self, target: str, *, from_us: int, to_us: int, width_s: int = ATOM_S
     ) -> Sequence[WindowRevision]:
-        """See ``Features.windows``. Stored are 5 s and, once closed, 1 min windows."""
+        """See ``Features.windows``."""
         select = (
             _WINDOWS + "target = ? AND width_s = ? AND start_us >= ? AND start_us < ?"
+            f" AND (closed = 1 OR width_s <= {MINUTE_S})"
             " ORDER BY start_us, replica, intent, digest, trial, block LIMIT ?"
         )
         found = self._rows(select, target, width_s, from_us, to_us, MAX_ROWS)

@@ -10,9 +10,9 @@ import sqlite3
 from collections.abc import Callable, Iterator
 
 from signals.events import MICROS
+from signals.features.keeping import oldest_us
 from signals.features.letters import bury_orphans
-from signals.features.model import ATOM_S, MINUTE_S
-from signals.features.publishing import oldest_atom_us
+from signals.features.model import WIDTHS_S
 from signals.features.seen import SeenDays
 from signals.settings import FeatureSettings
 
@@ -31,11 +31,7 @@ def steps(
     for target, watermark_us in db.execute("SELECT target, us FROM watermarks").fetchall():
         for table, column in _BY_TIME:
             yield _deletion(f"{table} WHERE target = ? AND {column} < ?", (target, cut_us), limit)
-        oldest_us = oldest_atom_us(watermark_us, settings.atom_retention_s)
-        minutes_us = watermark_us - settings.minute_retention_s * MICROS
-        for width_s, before_us in ((ATOM_S, oldest_us), (MINUTE_S, minutes_us)):
-            old = "windows WHERE target = ? AND width_s = ? AND start_us < ?"
-            yield _deletion(old, (target, width_s, before_us), limit)
+        yield from _windows(db, target, watermark_us, settings)
     yield _deletion("outcomes WHERE time_us < ?", (cut_us,), limit)
     yield _deletion("outcome_values WHERE arrival_us < ?", (cut_us,), limit)
     yield _deletion("engines WHERE last_us < ?", (cut_us,), limit)
@@ -43,6 +39,21 @@ def steps(
     yield lambda db: bury_orphans(db, orphans_us, limit, settings)
     for day in seen.over(accepted_us):
         yield _emptying(seen, day, limit)
+
+
+def _windows(
+    db: sqlite3.Connection, target: str, watermark_us: int, settings: FeatureSettings
+) -> Iterator[Step]:
+    """Old windows of each width; none that starts after one that is still open, which may be made
+    of it."""
+    first_open = "SELECT MIN(start_us) FROM windows WHERE closed = 0 AND target = ?"
+    ((open_us,),) = db.execute(first_open, (target,)).fetchall()
+    for width_s in WIDTHS_S:
+        before_us = oldest_us(width_s, watermark_us=watermark_us, settings=settings)
+        if open_us is not None:
+            before_us = min(before_us, open_us)
+        old = "windows WHERE target = ? AND width_s = ? AND start_us < ?"
+        yield _deletion(old, (target, width_s, before_us), settings.prune_rows)
 
 
 def _deletion(from_where: str, arguments: tuple[str | int, ...], limit: int) -> Step:

@@ -54,24 +54,29 @@ def text(value: object) -> str:
 
 def window_of(row: tuple[Any, ...]) -> WindowRevision:
     """From the ``WINDOW_COLUMNS``."""
-    target, width_s, start_us, replica, intent, digest, trial, block = row[:8]
     revision, closed, incomplete, cursor, _, counts = row[8:]
     return WindowRevision(
         cursor=cursor,
-        key=WindowKey(
-            target=target,
-            replica=replica,
-            intent=intent,
-            digest=digest,
-            trial=trial,
-            block=block,
-            start_us=start_us,
-            width_s=width_s,
-        ),
+        key=key_of(row),
         revision=revision,
         closed=bool(closed),
         incomplete=bool(incomplete),
         counts=_counts_decoder.decode(counts),
+    )
+
+
+def key_of(row: tuple[Any, ...]) -> WindowKey:
+    """From the ``WINDOW_COLUMNS``."""
+    target, width_s, start_us, replica, intent, digest, trial, block = row[:8]
+    return WindowKey(
+        target=target,
+        replica=replica,
+        intent=intent,
+        digest=digest,
+        trial=trial,
+        block=block,
+        start_us=start_us,
+        width_s=width_s,
     )
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from signals.bus.port import Entry
-from signals.events import MICROS, DiscardLetters, ReplayLetters
+from signals.events import DiscardLetters, ReplayLetters
 from signals.features.batch import Again, Batch, Summoned, apart, burying, decode_all, needs
-from signals.features.change import Change, EngineState, FeatureRules
+from signals.features.change import FeatureRules
 from signals.features.commands import summon
 from signals.features.fold import fold, settle_due
-from signals.features.model import ATOM_S, WindowKey
-from signals.features.publishing import Publisher, holes_of, oldest_atom_us, split_late
-from signals.features.sequences import Hole
+from signals.features.revising import Revising
 from signals.features.store import FeatureStore, Position
-from signals.features.windows import minute_of
 from signals.features.writes import Written
 
 UNFOLDABLE = (
@@ -112,7 +109,9 @@ class FeatureStage:
         stored.waiting({**known.watermarks, **change.watermarks}, known, change, limit=limit)
         due = stored.due(change.watermarks, limit=limit)
         settle_due(due, known, change, rules)
-        publisher = self._publish(change, before=known.watermarks)
+        publisher = Revising(
+            stored, rules.settings, change, before=known.watermarks, cursor=self.position.cursor
+        ).publish()
         put = self._store.rehearse if rehearse else self._store.commit
         put(
             Written(
@@ -127,71 +126,6 @@ class FeatureStage:
                 publisher.cursor,
             ),
         )
-
-    def _publish(self, change: Change, *, before: Mapping[str, int]) -> Publisher:
-        """The windows that the change makes, corrects or closes. ``before``: the watermarks then.
-
-        What is too late for atoms is measured by these: atoms were dropped up to there at most.
-        """
-        lookups, settings = self._store.lookups, self._rules.settings
-        watermarks = {**before, **change.watermarks}
-        closed_us = {target: us - settings.lateness_s * MICROS for target, us in watermarks.items()}
-        kept, late = split_late(
-            change.tallies,
-            oldest_us={
-                target: oldest_atom_us(us, settings.atom_retention_s)
-                for target, us in before.items()
-            },
-        )
-        closing = lookups.to_close(closed_us, limit=settings.batch_events)
-        touched = {
-            window.key: window
-            for window in (*closing, *lookups.suspected(change.suspects))
-            if window.key.width_s == ATOM_S
-        }
-        publisher = Publisher(
-            cursor=self.position.cursor,
-            closed_us=closed_us,
-            holes=self._holes(change, {*kept, *touched}),
-        )
-        publisher.atoms(touched | lookups.windows(kept.keys() - touched.keys()), kept, touched)
-        ending = [window.key for window in closing if window.key.width_s != ATOM_S]
-        self._publish_minutes(publisher, ending)
-        publisher.late(lookups.windows(late), late)
-        return publisher
-
-    def _publish_minutes(self, publisher: Publisher, ending: Iterable[WindowKey]) -> None:
-        """The minutes of atoms that were closed or corrected just now, and those that end."""
-        lookups = self._store.lookups
-        now = {window.key: window for window in publisher.published.values() if window.closed}
-        minutes = {*ending, *(minute_of(atom) for atom in now)}
-        atoms = {atom.key: atom for minute in minutes for atom in lookups.atoms_of(minute)} | now
-        closed = [atom for atom in atoms.values() if atom.closed]
-        publisher.minutes(lookups.windows(minutes), closed)
-
-    def _holes(
-        self, change: Change, keys: Iterable[WindowKey]
-    ) -> Mapping[tuple[str, str], Sequence[Hole]]:
-        """The gaps of each replica in question, as they are after this change."""
-        since: dict[tuple[str, str], int] = {}
-        for key in keys:
-            replica = (key.target, key.replica)
-            since[replica] = min(key.start_us, since.get(replica, key.start_us))
-        return {
-            (target, name): holes_of(self._incarnations(change, target, name, since_us))
-            for (target, name), since_us in since.items()
-        }
-
-    def _incarnations(
-        self, change: Change, target: str, replica: str, since_us: int
-    ) -> Iterable[EngineState]:
-        stored = self._store.lookups.incarnations(target, replica, since_us=since_us)
-        changed = [
-            engine
-            for engine in change.engines.values()
-            if (engine.target, engine.replica) == (target, replica)
-        ]
-        return {engine.incarnation: engine for engine in (*stored, *changed)}.values()
 
 
 def _said(error: Exception) -> str:

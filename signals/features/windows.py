@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from signals.events import MICROS, Finished, IntentLoad, Second, SeenStamp, StepMoments
 from signals.features import sketch
-from signals.features.model import ATOM_S, MINUTE_S, Moments, WindowCounts, WindowKey
+from signals.features.model import ATOM_S, Moments, WindowCounts, WindowKey
 
 _SUMS = (
     "arrivals",
@@ -210,17 +210,19 @@ def end_us(key: WindowKey) -> int:
     return key.start_us + key.width_s * MICROS
 
 
-def minute_of(atom: WindowKey) -> WindowKey:
-    """The minute that an atom is part of."""
+def within(key: WindowKey, width_s: int) -> WindowKey:
+    """The window of another width that holds the start of this one."""
+    if key.width_s == width_s:
+        return key
     return WindowKey(
-        target=atom.target,
-        replica=atom.replica,
-        intent=atom.intent,
-        digest=atom.digest,
-        trial=atom.trial,
-        block=atom.block,
-        start_us=start_of(atom.start_us, MINUTE_S),
-        width_s=MINUTE_S,
+        target=key.target,
+        replica=key.replica,
+        intent=key.intent,
+        digest=key.digest,
+        trial=key.trial,
+        block=key.block,
+        start_us=start_of(key.start_us, width_s),
+        width_s=width_s,
     )
 
 
