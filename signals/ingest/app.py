@@ -59,11 +59,10 @@ def make_app(
     targets: Collection[str],
     settings: IngestSettings,
     clock: Callable[[], int] = lambda: time.time_ns() // 1000,
-    connections: Callable[[], int] = lambda: 0,
     status: Callable[[], BusStatus] | None = None,
 ) -> FastAPI:
-    """The signals API. ``clock`` gives µs since the epoch, ``connections`` how many are open,
-    ``status`` how far the log is, for the metrics.
+    """The signals API. ``clock`` gives µs since the epoch, ``status`` how far the log is, for the
+    metrics.
 
     ``definitions`` and ``targets`` are asked at every post, so they may change while it runs.
     """
@@ -79,7 +78,6 @@ def make_app(
             settings=settings,
             counters=counters,
             clock=clock,
-            connections=connections,
         )
     )
     answer_with_problems(app)

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from signals.settings import IngestSettings
 
 HEADERS_S = 10.0
 """A client that has not sent all of its headers by then is let go."""
 
 
+SURPLUS: Final = "trimtab.surplus"
+"""In the ``state`` of a request's scope: whether its connection has no place."""
+
+
 class BoundedHttp(HttpToolsProtocol):
     """One connection.
 
-    Up to ``limit_concurrency`` are answered, even if only with 503 (the application's business);
-    beyond that a connection is closed at once, so that their buffers are bounded, too.
+    The first ``max_connections`` have a place for as long as they are open, so that a crowd takes
+    nothing from those who came before it. The others are answered, even if only with 503 (the
+    application's business), until a place is free; beyond twice as many a connection is closed at
+    once, so that their buffers are bounded, too.
     """
 
+    max_connections: ClassVar[int] = IngestSettings().max_connections
     _headers_due: asyncio.TimerHandle | None = None
+    _placed = False
 
     def connection_made(  # type: ignore[override]
         self, transport: asyncio.Transport
     ) -> None:
         """See ``asyncio.Protocol``."""
         super().connection_made(transport)
-        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+        if len(self.connections) > 2 * self.max_connections:
             transport.abort()
             return
+        self._take_a_place()
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
@@ -39,6 +51,9 @@ class BoundedHttp(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
+        if not self._placed:
+            self._take_a_place()
+        self.scope["state"][SURPLUS] = not self._placed
         self._headers_due = self.loop.call_later(HEADERS_S, self.timeout_keep_alive_handler)
 
     def on_headers_complete(self) -> None:
@@ -46,7 +61,17 @@ class BoundedHttp(HttpToolsProtocol):
         self._headers_are_there()
         super().on_headers_complete()
 
+    def _take_a_place(self) -> None:
+        """If there is one. Only those without one ask, so the count is not kept."""
+        placed = sum(isinstance(one, BoundedHttp) and one._placed for one in self.connections)
+        self._placed = placed < self.max_connections
+
     def _headers_are_there(self) -> None:
         if self._headers_due is not None:
             self._headers_due.cancel()
             self._headers_due = None
+
+
+def bounded_http(max_connections: int) -> type[BoundedHttp]:
+    """The protocol with this many places."""
+    return type("Http", (BoundedHttp,), {"max_connections": max_connections})

@@ -8,13 +8,12 @@ from collections.abc import Callable, Collection
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.server import ServerState
 
 from signals.bus.port import Bus, BusStatus
 from signals.definitions import Definitions
 from signals.errors import Broken, Unavailable
 from signals.ingest.app import make_app
-from signals.ingest.connections import BoundedHttp
+from signals.ingest.connections import bounded_http
 from signals.ingest.keys import KeyReader
 from signals.settings import IngestSettings
 
@@ -40,40 +39,34 @@ def run(
     ``Unavailable`` if the port cannot be had.
     """
     try:
-        server_state = ServerState()
         app = make_app(
             bus=bus,
             keys=keys,
             definitions=definitions,
             targets=targets,
             settings=settings,
-            connections=lambda: len(server_state.connections),
             status=status,
         )
-        _serve(app, server_state, settings, stop)
+        _serve(app, settings, stop)
     finally:
         bus.close()
 
 
-def _serve(
-    app: FastAPI, server_state: ServerState, settings: IngestSettings, stop: threading.Event
-) -> None:
+def _serve(app: FastAPI, settings: IngestSettings, stop: threading.Event) -> None:
     """uvicorn on a thread of its own: there it leaves termination to whoever holds ``stop``."""
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http=BoundedHttp,
+        http=bounded_http(settings.max_connections),
         ws="none",
         lifespan="off",
         access_log=False,
         log_config=None,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=2 * settings.max_connections,
         timeout_graceful_shutdown=GRACE_S,
     )
     server = uvicorn.Server(config)
-    server.server_state = server_state
     with _listen(settings) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), name="signals-api")
         thread.start()

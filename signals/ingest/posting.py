@@ -14,6 +14,7 @@ from signals.codec import media_type
 from signals.definitions import Definitions
 from signals.errors import Denied, Rejected, Unavailable
 from signals.ingest.appending import Appender
+from signals.ingest.connections import SURPLUS
 from signals.ingest.counters import IngestCounters
 from signals.ingest.inflight import Inflight, Share
 from signals.ingest.keys import KeyReader, Producer
@@ -41,7 +42,6 @@ class Posting:
         settings: IngestSettings,
         counters: IngestCounters,
         clock: Callable[[], int],
-        connections: Callable[[], int],
     ) -> None:
         self._appender = Appender(bus)
         self._keys = keys
@@ -50,7 +50,6 @@ class Posting:
         self._settings = settings
         self._counters = counters
         self._clock = clock
-        self._connections = connections
         self._inflight = Inflight(settings.max_inflight_bytes)
         self._rates = Rates()
         self._recent = RecentIds(settings.recent_ids)
@@ -59,6 +58,8 @@ class Posting:
         """Answer one request. Its bytes are in hand until the answer is sent."""
         with self._inflight.share() as share:
             try:
+                if scope.get("state", {}).get(SURPLUS, False):
+                    raise Unavailable(f"{self._settings.max_connections} connections are open")
                 response = await self._answer(dict(scope["headers"]), receive, share)
             except Unavailable as error:
                 self._counters.unavailable.inc()
@@ -69,8 +70,6 @@ class Posting:
             await response(scope, receive, send)
 
     async def _answer(self, headers: Headers, receive: Receive, share: Share) -> Response:
-        if self._connections() > self._settings.max_connections:
-            raise Unavailable(f"more than {self._settings.max_connections} connections are open")
         producer = self._authenticate(headers)
         media = media_type(_text(headers, b"content-type"))
         self._keep_rate(producer)

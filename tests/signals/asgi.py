@@ -15,6 +15,7 @@ from signals.bus.port import Message
 from signals.definitions import StaticDefinitions
 from signals.errors import Unavailable
 from signals.ingest.app import make_app
+from signals.ingest.connections import SURPLUS
 from signals.settings import IngestSettings
 from tests.signals.making import T0_US
 from tests.signals.posting import DECLARED, KEYS, TARGETS
@@ -53,7 +54,7 @@ class Holding(MemoryBus):
         self.held.clear()
 
 
-def app_on(bus: MemoryBus, *, connections: int = 0, **settings: float) -> Any:
+def app_on(bus: MemoryBus, **settings: float) -> Any:
     return make_app(
         bus=bus,
         keys=KEYS,
@@ -61,17 +62,19 @@ def app_on(bus: MemoryBus, *, connections: int = 0, **settings: float) -> Any:
         targets=TARGETS,
         settings=IngestSettings.model_validate(settings),
         clock=lambda: T0_US,
-        connections=lambda: connections,
     )
 
 
-async def post(app: Any, *chunks: bytes | None, key: str = "all-key", **headers: str) -> Answer:
+async def post(
+    app: Any, *chunks: bytes | None, key: str = "all-key", surplus: bool = False, **headers: str
+) -> Answer:
     """Call the application as a server would; a chunk of None never comes."""
     sent = {"content-type": "application/json", "authorization": f"Bearer {key}"} | headers
     scope = {
         "type": "http",
         "method": "POST",
         "path": "/v1/signals",
+        "state": {SURPLUS: surplus},
         "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in sent.items()],
     }
     answer = Answer(0, {}, b"", 0)

@@ -176,8 +176,8 @@ def test_refusals_that_wait_for_a_commit_are_in_hand_too() -> None:
 
 def test_beyond_the_connections_it_is_503_and_nothing_is_read() -> None:
     async def scenario() -> None:
-        assert (await post(app_on(MemoryBus(), connections=200), BODY)).status == 202
-        answer = await post(app_on(MemoryBus(), connections=201), None)
+        assert (await post(app_on(MemoryBus()), BODY, surplus=False)).status == 202
+        answer = await post(app_on(MemoryBus()), None, surplus=True)
         assert is_unavailable(answer)
         assert answer.reads == 0
 

@@ -201,6 +201,14 @@ def test_too_many_connections_get_503_and_far_too_many_are_closed(server: Server
         assert answer.startswith(b"HTTP/1.1 503")
         assert b"retry-after: 1" in answer
         assert b"application/problem+json" in answer
+        with_room[0].sendall(request(line("early")))
+        assert read_answer(with_room[0]).startswith(b"HTTP/1.1 202"), "who came first has a place"
+        with_room[1].close()
+        deadline_s = time.monotonic() + 10
+        while not answer.startswith(b"HTTP/1.1 202"):
+            assert time.monotonic() < deadline_s, "the crowd does not move up"
+            crowd[-1].sendall(request(line("moved-up")))
+            answer = read_answer(crowd[-1])
         throng = [server.connect() for _ in range(8)]
         crowd += throng
         throng[-1].sendall(request(line("throng")))
