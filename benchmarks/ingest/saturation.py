@@ -34,11 +34,12 @@ from benchmarks.pipeline import Pipeline, Shape
 from signals.bus.sqlite import SqliteBusReader
 from signals.errors import Unavailable
 from signals.features.reader import SqliteFeatures
-from signals.settings import IngestSettings
+from signals.ingest.inflight import memory_bound_bytes
 
 TIMES = 10
 EVENTS = 500
-CONNECTIONS = 512
+CONNECTIONS = 384
+"""Of these ``ingest.max_connections`` have a place; the rest are answered 503 until one is free."""
 SUSTAINED_CONNECTIONS = 8
 SAMPLE_S = 0.25
 DRAIN_S = 1_800.0
@@ -115,12 +116,6 @@ def measure(folder: Path, pace: Pace, seed: int, figures: Figures) -> bool:
         say(f"    FAULT: {fault}")
     figures.more["saturation"]["faults"] = faults
     return not faults
-
-
-def memory_bound_bytes(settings: IngestSettings) -> int:
-    """What ingest may hold beside what it is when idle; the factors are those of its own page."""
-    connections = (settings.max_connections + CONNECTIONS) * 131_072
-    return 4 * settings.max_inflight_bytes + 30 * settings.max_body_bytes + connections
 
 
 def _flood(spec: Spec, rate: float, pace: Pace) -> Spec:
