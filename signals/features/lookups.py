@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from signals.events import MICROS, DiscardLetters, ReplayLetters
 from signals.features import rows
 from signals.features.batch import Needs
@@ -24,11 +26,14 @@ ORPHAN_MATCHES = 1000
 """Orphans joined to one request when it appears, the oldest first."""
 GIVING_UP = 1000
 """Events of sessions bound in one batch because they waited long enough."""
-AT_ONCE = 500
-"""Ids asked for in one statement."""
 
-_ORPHANS = "SELECT bus_offset, accepted_us, signal, due_us, give_up_us FROM orphans WHERE "
-_OLDEST = f" ORDER BY bus_offset LIMIT {ORPHAN_MATCHES}"
+_ORPHAN_COLUMNS = "orphans.bus_offset, accepted_us, signal, due_us, give_up_us"
+_ORPHANS = f"SELECT {_ORPHAN_COLUMNS} FROM orphans WHERE "
+_ORPHANS_OF = (
+    f"SELECT {_ORPHAN_COLUMNS} FROM json_each(?) AS wanted CROSS JOIN orphans"
+    " ON orphans.bus_offset IN (SELECT bus_offset FROM orphans WHERE {}"
+    f" ORDER BY bus_offset LIMIT {ORPHAN_MATCHES})"
+)
 _WINDOWS = f"SELECT {rows.WINDOW_COLUMNS} FROM windows WHERE target = ? AND width_s = ?"
 NO_WINDOW = 2**62
 _SAME = " AND replica = ? AND intent = ? AND digest = ? AND trial = ? AND block = ?"
@@ -130,31 +135,38 @@ class Lookups:
         return [rows.engine_decoder.decode(state) for (state,) in (*since, *before)]
 
     def _requests(self, needs: Needs, known: Known) -> None:
-        by_id = "SELECT row FROM requests WHERE request_id = ?"
+        by_id = "SELECT row FROM requests WHERE request_id IN (SELECT value FROM json_each(?))"
         by_external = (
-            "SELECT row FROM requests WHERE target = ? AND external_id = ?"
-            f" ORDER BY arrival_us DESC LIMIT {EXTERNAL_MATCHES}"
+            "SELECT requests.row FROM json_each(?) AS wanted CROSS JOIN requests ON requests.rowid"
+            " IN (SELECT rowid FROM requests WHERE target = ? AND external_id = wanted.value"
+            f" ORDER BY arrival_us DESC LIMIT {EXTERNAL_MATCHES})"
         )
-        ids = ((id_,) for id_ in sorted(needs.request_ids))
-        for row in self._each(by_id, ids):
-            known.add_row(rows.request_decoder.decode(row[0]))
-        for row in self._each(by_external, sorted(needs.external_ids)):
-            known.add_row(rows.request_decoder.decode(row[0]))
+        for (row,) in self._rows(by_id, (_listed(needs.request_ids),)):
+            known.add_row(rows.request_decoder.decode(row))
+        for target, ids in _by_target(needs.external_ids):
+            for (row,) in self._rows(by_external, (ids, target)):
+                known.add_row(rows.request_decoder.decode(row))
 
     def _orphans(self, needs: Needs, known: Known) -> None:
-        ids = ((id_,) for id_ in sorted(needs.request_ids))
-        by_id = self._each(_ORPHANS + "request_id = ?" + _OLDEST, ids)
-        by_external = self._each(
-            _ORPHANS + "target = ? AND external_id = ?" + _OLDEST, sorted(needs.external_ids)
+        if not self._rows("SELECT 1 FROM orphans LIMIT 1", ()):
+            return
+        by_id = self._rows(
+            _ORPHANS_OF.format("request_id = wanted.value"), (_listed(needs.request_ids),)
         )
-        left = self._each(
-            _ORPHANS
-            + "target = ? AND session_id = ? AND due_us IS NULL AND time_us >= ?"
-            + _OLDEST,
-            ((*session, arrival_us) for session, arrival_us in sorted(needs.arrivals.items())),
-        )
-        for row in (*by_id, *by_external, *left):
+        for row in by_id:
             known.add_orphan(rows.orphan_of(row))
+        of_external = _ORPHANS_OF.format("target = ? AND external_id = wanted.value")
+        for target, ids in _by_target(needs.external_ids):
+            for row in self._rows(of_external, (ids, target)):
+                known.add_orphan(rows.orphan_of(row))
+        of_session = _ORPHANS_OF.format(
+            "target = ? AND session_id = wanted.value ->> 0 AND due_us IS NULL"
+            " AND time_us >= wanted.value ->> 1"
+        )
+        arrivals = ((target, (name, us)) for (target, name), us in needs.arrivals.items())
+        for target, ids in _by_target(arrivals):
+            for row in self._rows(of_session, (ids, target)):
+                known.add_orphan(rows.orphan_of(row))
 
     def _giving_up(self, needs: Needs, known: Known) -> None:
         """Events of sessions that will have waited long enough in the course of this batch."""
@@ -172,24 +184,27 @@ class Lookups:
     def _sessions(self, moments: Iterable[tuple[str, str, int]], known: Known) -> set[str]:
         """The last request before each moment of a session; their ids."""
         select = (
-            "SELECT row FROM requests WHERE target = ? AND session_id = ? AND arrival_us <= ?"
-            " ORDER BY arrival_us DESC, request_id DESC LIMIT 1"
+            "SELECT requests.row FROM json_each(?) AS wanted CROSS JOIN requests ON requests.rowid"
+            " IN (SELECT rowid FROM requests WHERE target = ? AND session_id = wanted.value ->> 0"
+            " AND arrival_us <= wanted.value ->> 1"
+            " ORDER BY arrival_us DESC, request_id DESC LIMIT 1)"
         )
-        found = [rows.request_decoder.decode(row) for (row,) in self._each(select, sorted(moments))]
+        asked = ((target, (session_id, us)) for target, session_id, us in moments)
+        found = [
+            rows.request_decoder.decode(row)
+            for target, ids in _by_target(asked)
+            for (row,) in self._rows(select, (ids, target))
+        ]
         for row in found:
             if row.request_id not in known.rows:
                 known.add_row(row)
         return {row.request_id for row in found}
 
     def _values(self, request_ids: Iterable[str], known: Known) -> None:
-        wanted = sorted(request_ids)
-        for start in range(0, len(wanted), AT_ONCE):
-            some = wanted[start : start + AT_ONCE]
-            marks = ",".join("?" * len(some))
-            select = f"SELECT * FROM outcome_values WHERE request_id IN ({marks})"
-            for row in self._rows(select, tuple(some)):
-                key, value = rows.value_of(row)
-                known.values.setdefault(key, value)
+        select = "SELECT * FROM outcome_values WHERE request_id IN (SELECT value FROM json_each(?))"
+        for row in self._rows(select, (_listed(request_ids),)):
+            key, value = rows.value_of(row)
+            known.values.setdefault(key, value)
 
     def _engines(self, needs: Needs, known: Known) -> None:
         by_key = "SELECT state FROM engines WHERE target = ? AND replica = ? AND incarnation = ?"
@@ -210,6 +225,20 @@ class Lookups:
     def _rows(self, select: str, arguments: Arguments) -> list[tuple[Any, ...]]:
         with passing():
             return self._db.execute(select, arguments).fetchall()
+
+
+def _listed(wanted: Iterable[Any]) -> str:
+    """As the one parameter that ``json_each`` takes apart: one statement for a whole batch costs a
+    quarter of one for each id."""
+    return msgspec.json.encode(sorted(wanted)).decode()
+
+
+def _by_target(wanted: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
+    """(target, the listed rest), for statements that ask one target at a time."""
+    found: defaultdict[str, set[Any]] = defaultdict(set)
+    for target, rest in wanted:
+        found[target].add(rest)
+    return [(target, _listed(found[target])) for target in sorted(found)]
 
 
 def _spoken_of(needs: Needs, known: Known) -> set[str]:
