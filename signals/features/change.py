@@ -88,14 +88,22 @@ ValueKey = tuple[str, str, str]
 class Value(Struct, frozen=True, kw_only=True):
     """What one producer says of one request, all its events of one metric taken together.
 
-    ``micros`` is the latest by (``time_us``, ``event_id``), or a sum, which has these of the latest
-    too. ``arrival_us`` is the request's.
+    ``micros`` is the latest by (``time_us``, ``event_id``), or a sum; these and the bounds are the
+    latest event's in either case. ``arrival_us`` is the request's.
     """
 
     micros: int
+    low: int
+    high: int
     time_us: int
     event_id: str
     arrival_us: int
+
+    @property
+    def counted(self) -> int:
+        """As it counts in windows: a sum of many events is held to the bounds like one event's, or
+        a producer could move a rate further than its share of it."""
+        return max(self.low, min(self.high, self.micros))
 
 
 class Suspect(Struct, frozen=True):

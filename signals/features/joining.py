@@ -17,7 +17,7 @@ from signals.definitions import Definition
 from signals.errors import Unavailable
 from signals.events import MICROS, Signal
 from signals.features.batch import DIGEST_BYTES, Event
-from signals.features.change import Change, FeatureRules, JoinedOutcome, Known, Orphan
+from signals.features.change import Change, FeatureRules, JoinedOutcome, Known, Orphan, Value
 from signals.features.combining import combined
 from signals.features.correlate import nearest, wait_of
 from signals.features.model import ATOM_S, Outcome, RequestRow, WindowKey
@@ -179,14 +179,15 @@ class Join(Struct, frozen=True):
         """Correct what the window that the request arrived in says of this producer's values."""
         key = (outcome.request_id, outcome.metric, outcome.producer)
         before = self.known.values.get(key)
-        after = combined(
-            before,
-            round(outcome.value * MICROS),
+        said = Value(
+            micros=round(outcome.value * MICROS),
+            low=round(metric.low * MICROS),
+            high=round(metric.high * MICROS),
             time_us=outcome.time_us,
             event_id=outcome.event_id,
             arrival_us=row.arrival_us,
-            type_=metric.type,
         )
+        after = combined(before, said, metric.type)
         if after == before:
             return
         self.known.values[key] = self.change.values[key] = after
@@ -194,15 +195,8 @@ class Join(Struct, frozen=True):
             outcome.metric,
             outcome.producer,
             requests=before is None,
-            micros=_within(after.micros, metric)
-            - (_within(before.micros, metric) if before is not None else 0),
+            micros=after.counted - (before.counted if before is not None else 0),
         )
-
-
-def _within(micros: int, metric: MetricSettings) -> int:
-    """A request's value as it counts: a sum of many events is held to the metric's bounds like one
-    event's, or a producer could move a rate further than its share of it."""
-    return max(round(metric.low * MICROS), min(round(metric.high * MICROS), micros))
 
 
 def atom_of_row(row: RequestRow, at_us: int) -> WindowKey:

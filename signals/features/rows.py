@@ -153,11 +153,20 @@ def orphan_of(row: tuple[Any, ...]) -> Orphan:
 
 def row_of_value(key: ValueKey, value: Value) -> tuple[str | int, ...]:
     """To the columns of ``outcome_values``."""
-    return (*key, value.micros, value.time_us, value.event_id, value.arrival_us)
+    return (
+        *key,
+        value.micros,
+        value.low,
+        value.high,
+        value.time_us,
+        value.event_id,
+        value.arrival_us,
+    )
 
 
 def value_of(row: tuple[Any, ...]) -> tuple[ValueKey, Value]:
     """From the columns of ``outcome_values``."""
-    request_id, metric, producer, micros, time_us, event_id, arrival_us = row
-    value = Value(micros=micros, time_us=time_us, event_id=event_id, arrival_us=arrival_us)
-    return (request_id, metric, producer), value
+    request_id, metric, producer, *value = row
+    return (request_id, metric, producer), Value(
+        **dict(zip(Value.__struct_fields__, value, strict=True))
+    )

@@ -176,6 +176,8 @@ CREATE TABLE outcome_values (
     metric TEXT NOT NULL,
     producer TEXT NOT NULL,
     micros INTEGER NOT NULL,
+    low INTEGER NOT NULL,
+    high INTEGER NOT NULL,
     time_us INTEGER NOT NULL,
     event_id TEXT NOT NULL,
     arrival_us INTEGER NOT NULL,

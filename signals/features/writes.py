@@ -26,9 +26,10 @@ AND replica = ? AND intent = ? AND digest = ? AND trial = ? AND block = ?"""
 _ENGINE = """INSERT INTO engines VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (target, replica, incarnation) DO UPDATE SET
 first_us = excluded.first_us, last_us = excluded.last_us, state = excluded.state"""
-_VALUE = """INSERT INTO outcome_values VALUES (?, ?, ?, ?, ?, ?, ?)
+_VALUE = """INSERT INTO outcome_values VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (request_id, metric, producer) DO UPDATE SET
-micros = excluded.micros, time_us = excluded.time_us, event_id = excluded.event_id"""
+micros = excluded.micros, low = excluded.low, high = excluded.high,
+time_us = excluded.time_us, event_id = excluded.event_id"""
 _ORPHAN = """INSERT OR REPLACE INTO orphans (bus_offset, target, request_id, external_id,
 session_id, time_us, due_us, give_up_us, accepted_us, signal, producer)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -45,6 +46,10 @@ def definition(name: str, version: int, *, hours: int, retired: bool = False) ->
     )
 
 
+def count_of(version: int, metric: MetricSettings) -> Definition:
+    return Definition(name="pastes", version=version, metric=metric, managed_by="api", from_us=0)
+
+
 @pytest.fixture
 def versions() -> Versions:
     return Versions(
@@ -84,6 +89,28 @@ def test_each_event_has_the_attribution_of_its_own_version(
     assert found == {"after": 2, "unsaid": 2, "retired": 1}
     (dead,) = features.dead_letters()
     assert (dead.event_id, dead.reason) == ("before", "outside_attribution")
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_a_sum_is_held_to_the_bounds_that_its_last_event_was_read_by(
+    path: Path, features: SqliteFeatures, order: tuple[int, ...]
+) -> None:
+    wide, narrow = (MetricSettings(type="count", low=0, high=high) for high in (20, 5))
+    versions = Versions(*(count_of(n, metric) for n, metric in ((1, wide), (2, narrow), (3, wide))))
+    events = [
+        feedback(f"e{n}", T0_US + n, number=1, name="pastes", value=5, definition=version)
+        for n, version in enumerate((1, 2, 3, 2))
+    ]
+    take(path, versions, ARRIVED)
+    for index in order[:3]:
+        take(path, versions, events[index])
+    last = max(order[:3])
+    expected = 5 if events[last].definition == 2 else 15
+    (window,) = [w for w in features.windows("chat", from_us=0, to_us=2**62) if w.counts.outcomes]
+    assert window.counts.outcomes == {"pastes": {"shop": (1, expected * MICROS)}}
+    take(path, versions, events[order[3]])
+    (window,) = [w for w in features.windows("chat", from_us=0, to_us=2**62) if w.counts.outcomes]
+    assert window.counts.outcomes == {"pastes": {"shop": (1, 5 * MICROS)}}
 
 
 def test_a_version_that_is_not_there_yet_is_waited_for(
