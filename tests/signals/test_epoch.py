@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from signals.codec import encode
 from signals.errors import Fenced
 from signals.events import MICROS
 from signals.features import schema
 from signals.features.reader import SqliteFeatures
 from signals.features.store import FeatureStore
-from tests.signals.making import T0_US, Folding, second
+from signals.settings import MetricSettings
+from tests.signals.making import (
+    METRICS,
+    T0_US,
+    Folding,
+    arrived,
+    feedback,
+    request_id,
+    second,
+)
+from tests.signals.on_the_bus import OnTheBus, accounted, replay
 
 
 def test_each_opening_raises_the_epoch_and_keeps_the_position(path: Path) -> None:
@@ -55,3 +67,29 @@ def test_a_file_of_the_first_version_is_brought_up_to_date_with_what_it_holds(
     assert (store.epoch, store.position.bus_offset, store.position.cursor) == (1, 7, 5)
     assert features.watermark_us("chat") == 3
     store.close()
+
+
+def test_letters_orphans_and_counts_of_an_older_file_can_be_worked_with(tmp_path: Path) -> None:
+    liked = feedback("a", T0_US, number=1, name="liked")
+    orphan = feedback("b", T0_US, number=2)
+    with closing(sqlite3.connect(tmp_path / "features.db")) as old, old:
+        for script in (schema._VERSION_1, schema._VERSION_2):
+            old.executescript(script)
+        letter = (1, "chat", "shop", "a", "undeclared_metric", "", T0_US, encode(liked))
+        old.execute("INSERT INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?)", letter)
+        waiting = (2, "chat", orphan.request_id, None, T0_US, encode(orphan).decode())
+        old.execute("INSERT INTO orphans VALUES (?, ?, ?, ?, ?, ?)", waiting)
+        counts = '{"events":5,"joined":2,"orphaned":1,"duplicate":1,"dead":1,"last_us":9}'
+        old.execute("INSERT INTO producers VALUES ('shop', ?)", (counts,))
+        old.execute("PRAGMA user_version = 2")
+    line = OnTheBus(tmp_path, metrics={**METRICS, "liked": MetricSettings()})
+    line.take(arrived(0, 1, T0_US))
+    report = line.features.producers()["shop"]
+    assert (report.events, report.joined, report.duplicate, report.dead) == (5, 2, 1, 1)
+    assert (report.waiting, report.last_us) == (1, 9)
+    assert line.features.dead_letter_counts() == {"undeclared_metric": 1}
+    assert line.order(replay(1)).done == 1
+    assert [each.event_id for each in line.features.outcomes(request_id(1))] == ["a"]
+    assert line.features.orphans_by_producer() == {"shop": 1}
+    accounted(line)
+    line.close()
