@@ -61,7 +61,10 @@ class CommandOutcome(Struct, frozen=True, kw_only=True):
 
 
 class Quarantined(Struct, frozen=True, kw_only=True):
-    """A producer whose feedback is set aside, in this partition, from ``offset`` on."""
+    """A producer whose feedback is set aside, in this partition, from ``offset`` on.
+
+    What came before waits, joins and counts as ever; so does what an engine says of itself.
+    """
 
     producer: str
     offset: int
