@@ -71,11 +71,15 @@ class Feedback(Protocol):
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """Which dead letters are meant: the oldest ``limit`` of each target that meet every part."""
+    """Which dead letters are meant: the oldest ``limit`` of each target that meet every part.
+
+    ``after``: only those above this offset, for who goes on where a command before left off.
+    """
 
     target: str | None = None
     producer: str | None = None
     reason: str | None = None
+    after: int = 0
     limit: int = 1000
 
 
@@ -179,6 +183,7 @@ class FeedbackOperations:
                         reason=chosen.reason,
                         producer=chosen.producer,
                         target=target,
+                        after=chosen.after,
                         limit=chosen.limit,
                     ),
                 )

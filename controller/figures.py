@@ -100,7 +100,19 @@ def metrics(
     named |= {name for name, one in definitions.items() if arrivals and absent_counts(one.metric)}
     wanted = {name: definitions[name] for name in sorted(named & definitions.keys())}
     found = rates(group.windows, wanted, watermark_us=watermark_us, span_s=width_s, caps=terms.caps)
-    return {name: _metric(one, found.get(name), arrivals) for name, one in wanted.items()}
+    return {
+        name: {"values": _values(group, name)} | _metric(one, found.get(name), arrivals)
+        for name, one in wanted.items()
+    }
+
+
+def _values(group: Group, metric: str) -> int:
+    """How many values were given, by whomever, also for requests that are open still."""
+    return sum(
+        count
+        for window in group.windows
+        for count, _ in window.counts.outcomes.get(metric, {}).values()
+    )
 
 
 def _metric(definition: Definition, rate: Rate | None, arrivals: int) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class ChoiceBody(Body):
     target: Name | None = None
     producer: str | None = Field(default=None, min_length=1, max_length=200)
     reason: str | None = Field(default=None, min_length=1, max_length=100)
+    after: int = Field(default=0, ge=0, le=2**62, description="only above this offset")
     limit: int = Field(default=1000, ge=1, le=1000)
 
 
@@ -91,7 +92,8 @@ def one(letter_id: str, services: Wired, caller: Caller) -> Response:
 def replay(body: LettersBody, services: Wired, caller: Caller) -> Response:
     """Fold letters again, as if they came in now: after declaring a metric, say.
 
-    202 with the command's id; ``/v1/commands/{id}`` says what became of it.
+    202 with the command's id; ``/v1/commands/{id}`` says what became of it. What one command does
+    not take is ``left``; the next goes on ``after`` its ``last_offset``.
     """
     return given(services.feedback.replay(body.chosen(caller), body.reason, by=caller))
 

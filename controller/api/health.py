@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from fastapi import APIRouter, Depends, Response
@@ -20,6 +21,7 @@ from signals.errors import Unavailable
 from signals.events import MICROS
 
 router = APIRouter(tags=["health"])
+log = logging.getLogger(__name__)
 
 LIVE_STATES = tuple(state for state in STATES if state not in FINAL)
 
@@ -76,7 +78,27 @@ class ControllerFigures(Collector):
             watermark_us = self._services.features.watermark_us(target)
             if watermark_us:
                 age.add_metric([target], (self._services.clock() - watermark_us) / MICROS)
-        return (policies, control, units, age)
+        return (policies, control, units, age, *self._feedback())
+
+    def _feedback(self) -> Iterable[Metric]:
+        """What waits for somebody; nothing while the feature stage has no file yet."""
+        letters = GaugeMetricFamily(
+            "trimtab_dead_letters", "events kept that can't be counted", labels=["reason"]
+        )
+        orphans = GaugeMetricFamily(
+            "trimtab_orphans", "feedback that waits for its request", labels=["producer"]
+        )
+        aside = GaugeMetricFamily("trimtab_quarantined", "producers that are set aside")
+        inspection = self._services.inspection
+        try:
+            for reason, count in inspection.letter_counts().items():
+                letters.add_metric([reason], count)
+            for producer, count in inspection.orphans_by_producer().items():
+                orphans.add_metric([producer], count)
+            aside.add_metric([], len(inspection.quarantined()))
+        except Unavailable as error:
+            log.info("no figures of feedback: %s", error.detail)
+        return (letters, orphans, aside)
 
 
 def _add_target(

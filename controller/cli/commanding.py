@@ -11,6 +11,8 @@ from controller.cli.client import Client
 from controller.cli.tables import when
 
 POLL_S = 0.1
+MAX_COMMANDS = 1000
+"""Of one call of the command line: a million letters."""
 
 Wait = Annotated[
     float, typer.Option("--wait", min=0, max=600, help="Seconds to wait until it is carried out.")
@@ -26,6 +28,31 @@ def give(client: Client, path: str, body: object, *, wait_s: float) -> Any:
         if found["state"] != "waiting" or time.monotonic() >= until_s:
             return found
         time.sleep(POLL_S)
+
+
+def give_until_done(client: Client, path: str, body: dict[str, Any], *, wait_s: float) -> list[Any]:
+    """Give a command about selected letters, and others until none are left that it selects.
+
+    Stops at the first that is not carried out within ``wait_s``. Raises what ``give`` does.
+    """
+    given = [give(client, path, body, wait_s=wait_s)]
+    waiting = _left(given[0])
+    while waiting and len(given) < MAX_COMMANDS:
+        target, after = waiting.pop(0)
+        where = {**body["where"], "target": target, "after": after}
+        given.append(give(client, path, {**body, "where": where}, wait_s=wait_s))
+        waiting += _left(given[-1])
+    return given
+
+
+def _left(command: Any) -> list[tuple[str, int]]:
+    """Where letters are left, and after which offset."""
+    outcomes = [(event["target"], event["outcome"]) for event in command["events"]]
+    return [
+        (target, outcome["last_offset"])
+        for target, outcome in outcomes
+        if outcome is not None and outcome["left"]
+    ]
 
 
 def told(command: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.cli.commanding import Wait, give, told
+from controller.cli.commanding import Wait, give, give_until_done, told
 from controller.cli.root import Json, Reason, root_of, show
 from controller.cli.tables import table, when
 from signals.errors import Rejected
@@ -21,7 +21,10 @@ BuriedFor = Annotated[
     str | None, typer.Option("--for", help="Only those buried for this reason, as listed.")
 ]
 Ids = Annotated[list[str] | None, typer.Argument(help="Letters by id, as listed.")]
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="The oldest so many of each target.")]
+Limit = Annotated[
+    int | None,
+    typer.Option(min=1, max=1000, help="The oldest so many of each target; without it, all."),
+]
 
 
 @app.command("list")
@@ -75,7 +78,7 @@ def replay(
     target: Target = None,
     producer: Producer = None,
     buried_for: BuriedFor = None,
-    limit: Limit = 1000,
+    limit: Limit = None,
     wait_s: Wait = 10,
     as_json: Json = False,
 ) -> None:
@@ -87,10 +90,8 @@ def replay(
     trimtab dead-letters replay 0-4711 0-4712 -m "declared thumbs"
     trimtab dead-letters replay --for undeclared_metric --producer shop -m "declared thumbs"
     """
-    body = _body(ids, target, producer, buried_for, limit, reason)
-    with root_of(ctx).client() as client:
-        done = give(client, "/v1/dead-letters/replay", body, wait_s=wait_s)
-    show(done, as_json, told)
+    where = {"target": target, "producer": producer, "reason": buried_for}
+    _give(ctx, "replay", _body(ids, where, limit, reason), wait_s, as_json)
 
 
 @app.command()
@@ -101,7 +102,7 @@ def discard(
     target: Target = None,
     producer: Producer = None,
     buried_for: BuriedFor = None,
-    limit: Limit = 1000,
+    limit: Limit = None,
     wait_s: Wait = 10,
     as_json: Json = False,
 ) -> None:
@@ -110,28 +111,35 @@ def discard(
     \b
     trimtab dead-letters discard --for conflict --producer shop -m "they sent it twice"
     """
-    body = _body(ids, target, producer, buried_for, limit, reason)
-    with root_of(ctx).client() as client:
-        done = give(client, "/v1/dead-letters/discard", body, wait_s=wait_s)
-    show(done, as_json, told)
+    where = {"target": target, "producer": producer, "reason": buried_for}
+    _give(ctx, "discard", _body(ids, where, limit, reason), wait_s, as_json)
 
 
 def _body(
-    ids: list[str] | None,
-    target: str | None,
-    producer: str | None,
-    buried_for: str | None,
-    limit: int,
-    reason: str,
+    ids: list[str] | None, where: dict[str, str | None], limit: int | None, reason: str
 ) -> dict[str, Any]:
-    where = {"target": target, "producer": producer, "reason": buried_for}
-    given = {name: value for name, value in where.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in where.items() if value is not None}
     if bool(ids) == bool(given):
         raise Rejected(
             "say which letters: their ids, or --target, --producer or --for; not both ways"
         )
-    chosen: dict[str, Any] = {"ids": ids} if ids else {"where": {**given, "limit": limit}}
-    return {**chosen, "reason": reason}
+    if ids:
+        return {"ids": ids, "reason": reason}
+    return {"where": given if limit is None else {**given, "limit": limit}, "reason": reason}
+
+
+def _give(
+    ctx: typer.Context, verb: str, body: dict[str, Any], wait_s: float, as_json: bool
+) -> None:
+    """One command, or as many as it takes to reach every letter that is selected."""
+    path = f"/v1/dead-letters/{verb}"
+    every = "where" in body and "limit" not in body["where"]
+    with root_of(ctx).client() as client:
+        if every:
+            done = give_until_done(client, path, body, wait_s=wait_s)
+        else:
+            done = [give(client, path, body, wait_s=wait_s)]
+    show({"items": done}, as_json, lambda _: "\n".join(told(one) for one in done))
 
 
 def _table(found: Any) -> str:

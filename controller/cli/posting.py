@@ -122,8 +122,9 @@ def post_all(
 ) -> Summary:
     """Post every part, in order; ``told`` after each one.
 
-    What answers 503 or 429, or not at all, is asked again for ``retry_s`` seconds, each time after as long
-    as it asked for. Raises ``Unavailable`` when that was not enough; what was accepted stays so.
+    What answers 503 or 429, or not at all, is asked again for ``retry_s`` seconds, each time after
+    as long as it asked for. Raises ``Unavailable`` when that was not enough; what was accepted
+    stays so.
     """
     retrying = Retrying(
         retry=retry_if_exception_type(Unavailable),

@@ -82,6 +82,8 @@ def _table(items: Any) -> str:
 
 
 def _rates(items: Any) -> str:
+    """Of metrics that somebody gave a value of in any of the windows."""
+    told = {name for one in items for name, it in one["metrics"].items() if it["values"]}
     rows = [
         (
             _clock(one["start_us"]),
@@ -90,12 +92,14 @@ def _rates(items: Any) -> str:
             figure(metric["rate"]),
             metric["closed_requests"],
             metric["open_requests"],
-            ", ".join(f"{who} {values['requests']}" for who, values in metric["producers"].items()),
+            metric["values"],
+            ", ".join(f"{who} {said['requests']}" for who, said in metric["producers"].items()),
         )
         for one in items
         for name, metric in one["metrics"].items()
+        if name in told
     ]
-    head = ["start", "intent", "metric", "rate", "closed", "open", "values from"]
+    head = ["start", "intent", "metric", "rate", "closed", "open", "values", "counted from"]
     return table(head, rows, none="")
 
 

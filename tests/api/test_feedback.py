@@ -249,3 +249,25 @@ def test_the_bus_tells_how_far_the_feature_stage_is(littered: Plane) -> None:
     partition = found["partitions"][0]
     assert (found["kind"], partition["lag"]) == ("sqlite", {"features": 0})
     assert partition["end"] == 6
+
+
+def test_prometheus_is_told_what_waits_for_somebody(littered: Plane) -> None:
+    told(littered, littered.post("/v1/producers/mall/quarantine", {"reason": "spam"}))
+    figures = littered.get("/metrics").body
+    assert 'trimtab_dead_letters{reason="undeclared_metric"} 3.0' in figures
+    assert 'trimtab_orphans{producer="shop"} 1.0' in figures
+    assert "trimtab_quarantined 1.0" in figures
+
+
+def test_the_next_command_goes_on_where_one_left_off(littered: Plane) -> None:
+    def discarded(after: int) -> dict[str, Any]:
+        where = {"target": "chat", "limit": 1, "after": after}
+        body = {"where": where, "reason": "one by one"}
+        found = told(littered, littered.post("/v1/dead-letters/discard", body))
+        outcome: dict[str, Any] = found["events"][0]["outcome"]
+        return outcome
+
+    first = discarded(0)
+    second = discarded(first["last_offset"])
+    assert second["last_offset"] > first["last_offset"]
+    assert len(letters(littered)) == 1

@@ -24,6 +24,7 @@ class Api(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
         self.full = 0
+        self.fast = 0
         self.posts: list[tuple[str, list[str]]] = []
 
     @property
@@ -40,6 +41,10 @@ class _Answers(BaseHTTPRequestHandler):
         if self.server.full:
             self.server.full -= 1
             self._answer(503, {"detail": "full"}, {"Retry-After": "0"})
+            return
+        if self.server.fast:
+            self.server.fast -= 1
+            self._answer(429, {"detail": "too fast"}, {"Retry-After": "0"})
             return
         lines = body.split(b"\n") if "ndjson" in media else _array(body)
         ids = [json.loads(line)["id"] for line in lines]
@@ -108,7 +113,7 @@ def test_a_large_file_goes_in_bounded_posts_and_refused_lines_are_named(
 
 
 def test_a_full_api_is_asked_again_and_an_absent_one_named(api: Api, tmp_path: Path) -> None:
-    api.full = 3
+    api.full, api.fast = 3, 2
     done = posted(api, tmp_path, lines(0, 2))
     assert (done.code, done.out) == (0, "2 accepted, 0 of them seen before\n")
     api.full = 1_000_000
