@@ -27,7 +27,9 @@ log = logging.getLogger(__name__)
 
 _POLL_MS = 20
 """How long an idle poll lasts, and so what a reader's question may wait."""
-_POLL_RECORDS = 1000
+POLL_RECORDS = 16
+"""Given to the readers at once: they are unpacked by then, and a record may be ``record_bytes``
+long however few bytes were fetched for it."""
 _AFTER_FAILURE_S = 0.2
 _ENDING_S = 5.0
 
@@ -109,6 +111,13 @@ class Consumption:
         except StillWaiting as error:
             raise Unavailable("Kafka does not answer") from error
 
+    def poll(self) -> None:
+        """Let readers have what has come. On the thread only, and by what it is asked."""
+        found = self._consumer.poll(timeout_ms=_POLL_MS, max_records=POLL_RECORDS)
+        for partition, records in found.items():
+            if partition in self._feeds:
+                self._feeds[partition].take(records, self._consumer)
+
     def close(self) -> None:
         """Leave the group, if there is one, and let go of the connections."""
         self._closed.set()
@@ -131,10 +140,7 @@ class Consumption:
         self._answer()
         try:
             self._pause_the_full()
-            found = self._consumer.poll(timeout_ms=_POLL_MS, max_records=_POLL_RECORDS)
-            for partition, records in found.items():
-                if partition in self._feeds:
-                    self._feeds[partition].take(records, self._consumer)
+            self.poll()
             self._note(None)
         except (kafka.errors.KafkaError, KeyError, ValueError) as error:
             self._note(f"Kafka: {error or type(error).__name__}")

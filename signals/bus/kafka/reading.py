@@ -19,8 +19,10 @@ from signals.errors import Broken, Unavailable
 
 NOBODY: Mapping[str, Consumed] = {}
 FULL_BYTES = 4_194_304
-"""What may wait in memory for a partition's reader before no more of it is fetched; one fetch, of 1
-MiB before decompression, comes on top."""
+"""What may wait in memory for a partition's reader before no more of it is fetched; one poll
+(``POLL_RECORDS``) and one fetch (1 MiB, compressed) come on top."""
+_END_POLLS = 50
+"""Polls that may pass until a first fetch tells the end: a second, when there is no news."""
 _WAIT_S = 0.01
 """How long a read waits for news: longer than a broker near by needs for an answer."""
 
@@ -64,8 +66,7 @@ class KafkaReader:
 
     def end(self) -> int:
         """See ``BusReader.end``."""
-        ends = self._consumption.ask(lambda consumer: consumer.end_offsets([self.partition]))
-        self._end = max(self._end, end_of(ends[self.partition]))
+        self._end = max(self._end, end_of(self._consumption.ask(self._log_end)))
         return self._end
 
     def status(self) -> BusStatus:
@@ -156,6 +157,23 @@ class KafkaReader:
             entries = unpack(record.offset, record.value, record.headers, record.timestamp)
             self._unpacked = (record.offset, entries)
         return self._unpacked[1]
+
+    def _log_end(self, consumer: Any) -> int:
+        """What is listed, and what comes with fetched records, whichever is further.
+
+        The first is what brokers are asked for ends by, and the one of our tests answers it with
+        where the last batch begins.
+        """
+        listed = int(consumer.end_offsets([self.partition])[self.partition])
+        if self._next < 0:
+            consumer.seek(self.partition, listed)
+        if self._bytes < FULL_BYTES:
+            consumer.resume(self.partition)
+        for _ in range(_END_POLLS):
+            self._consumption.poll()
+            if (seen := consumer.highwater(self.partition)) is not None:
+                return max(listed, int(seen))
+        return listed
 
     def _log_start(self, consumer: Any) -> int:
         return int(consumer.beginning_offsets([self.partition])[self.partition])
