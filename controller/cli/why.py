@@ -86,12 +86,16 @@ def _words(found: Any) -> str:
     if found["trial"] is not None:
         trial = found["trial"]
         told.append(f"trial     {trial['id']}, block {trial['block']}, arm {trial['arm']}")
-    for one in found["outcomes"]:
-        told.append(
-            f"outcome   {one['metric']} = {one['value']:g} from {one['producer']}"
-            f" at {when(one['time_us'])}"
-        )
+    told += [_outcome(one) for one in found["outcomes"]]
     return "\n".join(told)
+
+
+def _outcome(outcome: Any) -> str:
+    """What a user or a model said, who brought it, and how it was read."""
+    version = f" (version {outcome['definition']} of the metric)" if outcome["definition"] else ""
+    source = outcome["producer"] if outcome["model"] is None else f"model {outcome['model']}"
+    said = f"{outcome['metric']} = {outcome['value']:g} from {source}"
+    return f"outcome   {said} at {when(outcome['time_us'])}{version}"
 
 
 def _policy(policy: Any) -> str:
