@@ -159,6 +159,28 @@ def test_a_read_with_news_on_their_way_does_not_wait_long(
         assert sorted(took_s)[10] < 0.2
 
 
+def test_a_partition_that_went_and_came_unnoticed_is_read_on_where_it_was(
+    bus: KafkaBus, settings: BusSettings
+) -> None:
+    """The client then reads from anywhere, which must not be taken for a log that starts anew."""
+    with closing(KafkaAssignment(settings)) as assignment:
+        wait_until(lambda: len(assignment.partitions()) == PARTITIONS)
+        reader = assignment.partitions()[0]
+        assert isinstance(reader, KafkaReader)
+        wait_until(lambda: numbers(reader, after=0) == [0, 1, 2, 3, 4, 5])
+        moves = reader._consumption._moves
+
+        def join_again(consumer: Any) -> None:
+            consumer.unsubscribe()
+            consumer.subscribe([settings.kafka.topic], listener=moves)
+
+        reader._consumption.ask(join_again)
+        wait_until(lambda: reader._next < 0)
+        wait_until(lambda: 0 in reader._consumption.assigned())
+        bus.append([message(6, key=key_of(0))]).result(20)
+        wait_until(lambda: numbers(reader, after=6000) == [6])
+
+
 def _end(reader: KafkaReader) -> int | None:
     try:
         return reader.end()

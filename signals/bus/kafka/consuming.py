@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillWaiting
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import kafka.errors
-from kafka import TopicPartition
+from kafka import ConsumerRebalanceListener, TopicPartition
 
 from signals.bus.settings import KafkaSettings
 from signals.errors import Broken, Unavailable
@@ -60,15 +60,46 @@ class Feed(Protocol):
     def take(self, records: Sequence[Any], consumer: Any) -> None:
         """What was fetched, in order."""
 
+    def moved(self) -> None:
+        """The partition came anew: what follows is from anywhere, until somebody says where."""
+
+
+class Moves(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Partitions that came or went, as the client's own thread tells; asked by the consumer's."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._moved: set[TopicPartition] = set()
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """They go, or went: also called for those that were lost."""
+        self._note(revoked)
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """They came."""
+        self._note(assigned)
+
+    def take(self) -> set[TopicPartition]:
+        """Those since the last time."""
+        with self._lock:
+            moved, self._moved = self._moved, set()
+            return moved
+
+    def _note(self, moved: Iterable[TopicPartition]) -> None:
+        with self._lock:
+            self._moved.update(moved)
+
 
 class Consumption:
     """Runs a consumer until closed. Raises ``Unavailable`` when none can be made.
 
-    ``changed`` guards what readers share with the thread, and tells them of news.
+    ``make`` is given what the consumer tells of rebalances to. ``changed`` guards what readers
+    share with the thread, and tells them of news.
     """
 
-    def __init__(self, settings: KafkaSettings, make: Callable[[], Any]) -> None:
+    def __init__(self, settings: KafkaSettings, make: Callable[[Moves], Any]) -> None:
         self.topic = settings.topic
+        self._moves = Moves()
         self.changed = threading.Condition()
         self._feeds: dict[TopicPartition, Feed] = {}
         self._assigned: frozenset[int] = frozenset()
@@ -78,7 +109,7 @@ class Consumption:
         self._closed = threading.Event()
         self._answer_s = settings.request_timeout_ms / 1000 + 1
         with kafkas_errors():
-            self._consumer = make()
+            self._consumer = make(self._moves)
         self._thread = threading.Thread(target=self._run, name="kafka-consumer", daemon=True)
         self._thread.start()
 
@@ -114,6 +145,8 @@ class Consumption:
     def poll(self) -> None:
         """Let readers have what has come. On the thread only, and by what it is asked."""
         found = self._consumer.poll(timeout_ms=_POLL_MS, max_records=POLL_RECORDS)
+        for partition in self._moves.take() & self._feeds.keys():
+            self._feeds[partition].moved()
         for partition, records in found.items():
             if partition in self._feeds:
                 self._feeds[partition].take(records, self._consumer)

@@ -10,7 +10,7 @@ from kafka import KafkaConsumer
 
 from signals.bus.kafka import configuring
 from signals.bus.kafka.connecting import connect
-from signals.bus.kafka.consuming import Consumption
+from signals.bus.kafka.consuming import Consumption, Moves
 from signals.bus.kafka.reading import KafkaReader
 from signals.bus.kafka.topic import prepared
 from signals.bus.port import BusReader
@@ -59,9 +59,9 @@ class KafkaAssignment:
         settings = self._settings.kafka
         options = configuring.member(settings)
 
-        def make() -> Any:
+        def make(moves: Moves) -> Any:
             consumer = connect(KafkaConsumer, options)
-            consumer.subscribe([settings.topic])
+            consumer.subscribe([settings.topic], listener=moves)
             return consumer
 
         return Consumption(settings, make)

@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from signals.bus.kafka import configuring
 from signals.bus.kafka.connecting import connect
-from signals.bus.kafka.consuming import Consumption
+from signals.bus.kafka.consuming import Consumption, Moves
 from signals.bus.kafka.records import end_of, first_kafka_offset, unpack
 from signals.bus.port import BusStatus, Consumed, Entry
 from signals.bus.settings import KafkaSettings
@@ -99,6 +99,11 @@ class KafkaReader:
                 self._broken = broken
                 self._consumption.changed.notify_all()
 
+    def moved(self) -> None:
+        """See ``Feed.moved``; the next read seeks again."""
+        with self._consumption.changed:
+            self._forget()
+
     def _jump(self, to: int, consumer: Any) -> str | None:
         """Kafka's offsets may skip what transactions or compaction left; events may not go."""
         name = f"partition {self.partition.partition} of {self.partition.topic}"
@@ -124,11 +129,14 @@ class KafkaReader:
     def _seek(self, consumer: Any, kafka_offset: int) -> None:
         """On the consumer's thread: nothing that was fetched before comes after it."""
         with self._consumption.changed:
-            self._records.clear()
-            self._bytes, self._broken = 0, None
-            self._from = self._next = -1
+            self._forget()
             consumer.seek(self.partition, kafka_offset)
             self._from = self._next = kafka_offset
+
+    def _forget(self) -> None:
+        self._records.clear()
+        self._bytes, self._broken = 0, None
+        self._from = self._next = -1
 
     def _wait(self, after: int) -> bool:
         """For a record that is not behind us, as long as it is worth it."""
@@ -200,7 +208,7 @@ def open_readers(
     options = configuring.consumer(settings)
     numbers = list(partitions)
 
-    def make() -> Any:
+    def make(_: Moves) -> Any:
         consumer = connect(KafkaConsumer, options)
         consumer.assign([TopicPartition(settings.topic, number) for number in numbers])
         return consumer
