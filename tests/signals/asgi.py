@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -107,6 +107,11 @@ def is_unavailable(answer: Answer) -> bool:
         and answer.headers["content-type"] == "application/problem+json"
         and int(answer.headers["retry-after"]) >= 1
     )
+
+
+def run(scenario: Coroutine[Any, Any, None], within_s: float = 10.0) -> None:
+    """On a loop of its own, which ends in time whatever the application does."""
+    asyncio.run(asyncio.wait_for(scenario, within_s))
 
 
 async def until(seen: Callable[[], bool]) -> None:
