@@ -75,11 +75,7 @@ class Folder:
 
     def sync(self) -> None:
         """Make the names durable. Raises ``OSError``."""
-        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_names(self.path)
 
     def drop(self, first: int) -> None:
         """Remove a segment, also under a reader, who keeps what it has open. Raises ``OSError``."""
@@ -109,6 +105,15 @@ class Folder:
                 os.rename(making, self.path / NEXT)
             except OSError as error:
                 raise Unavailable(f"cannot make the log's next segment: {error}") from error
+
+
+def sync_names(folder: Path) -> None:
+    """Make durable which files a folder has. Raises ``OSError``."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def remove(file: Path) -> None:

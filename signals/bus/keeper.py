@@ -29,6 +29,10 @@ _FULL_POLL_S = 0.1
 """How often it is looked whether a full log may take events again."""
 
 
+_READERS_MS = 100
+"""How long a segment that was left is waited for; what a reader is in is tried again."""
+
+
 class RolledOver(Struct, frozen=True):
     """A segment that the writer has left, with its last connection to it."""
 
@@ -162,6 +166,7 @@ class Keeper:
         if isinstance(job, RolledOver):
             self._sealed.append(job.segment)
             self._unmoved.append(job)
+            job.connection.execute(f"PRAGMA busy_timeout = {_READERS_MS}")
         self._folder.make_next()
         self._move_logs()
         self._drop_old()

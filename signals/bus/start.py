@@ -8,7 +8,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from signals.bus import log_file
-from signals.bus.folder import Folder
+from signals.bus.folder import Folder, sync_names
 from signals.bus.retention import Sealed
 from signals.bus.takeover import take_over
 from signals.errors import Unavailable
@@ -37,6 +37,7 @@ def start(folder: Folder) -> Started:
         if not folder.firsts():
             folder.promote_next(1)
         connection, first = _newest(folder)
+        sync_names(folder.path.parent)
         end = log_file.last_offset(connection)
         return Started(
             connection=connection,

@@ -198,6 +198,20 @@ def test_nothing_unread_goes_whatever_the_consumers_do(tmp_path: Path, seed: int
             late.read(after=0, limit=1)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_keeper_that_dies_of_a_mistake_is_not_healthy_and_loses_nothing(tmp_path: Path) -> None:
+    def mistaken() -> int:
+        raise ZeroDivisionError
+
+    with closing(SqliteBus(tmp_path / "bus", SETTINGS, consumers={"a": mistaken})) as bus:
+        eventually(lambda: not bus.healthy())
+        for number in range(5):
+            post(bus, number)
+    with opened(tmp_path / "bus") as (bus, reader):
+        assert bus.healthy()
+        assert numbers(reader, after=0) == list(range(5))
+
+
 def test_the_status_tells_how_far_everybody_is(tmp_path: Path) -> None:
     with opened(tmp_path / "bus", a=Consumer(2), b=Consumer(None)) as (bus, reader):
         assert reader.status().oldest_us is None
