@@ -25,7 +25,6 @@ from signals.codec import encode
 from signals.definitions import StaticDefinitions
 from signals.events import MICROS
 from signals.features.main import run as run_features
-from signals.features.partitioned import PartitionedFeatures
 from signals.ingest.main import run as run_ingest
 from signals.settings import FeatureSettings, IngestSettings
 from signals.stopping import stop_on_termination
@@ -41,10 +40,6 @@ STAND_STILL = "stand-still"
 
 def path_in(folder: Path, partition: int) -> Path:
     return folder / f"features-{partition}.db"
-
-
-def features_in(folder: Path) -> PartitionedFeatures:
-    return PartitionedFeatures(lambda number: path_in(folder, number), PARTITIONS)
 
 
 def seconds(number: int, *, of: str) -> Message:
