@@ -41,7 +41,7 @@ class Publisher:
 
     def is_over(self, key: WindowKey) -> bool:
         """Whether a window, and all that it is merged from, is closed."""
-        return (end_us(key), key.width_s) <= self._bounds.get(key.target, _NOTHING)
+        return is_over(key, self._bounds)
 
     def atoms(
         self, stored: Stored, tallies: Mapping[WindowKey, Tally], touched: Iterable[WindowKey]
@@ -106,6 +106,11 @@ class Publisher:
     def _is_incomplete(self, key: WindowKey) -> bool:
         gaps = self._holes.get((key.target, key.replica), ())
         return any(gap.from_us < end_us(key) and gap.to_us >= key.start_us for gap in gaps)
+
+
+def is_over(key: WindowKey, bounds: Mapping[str, Bound]) -> bool:
+    """Whether a window is closed, and so all that it is merged from. ``bounds``: per target."""
+    return (end_us(key), key.width_s) <= bounds.get(key.target, _NOTHING)
 
 
 def holes_of(engines: Iterable[EngineState]) -> list[Hole]:

@@ -25,7 +25,7 @@ from signals.features.change import Change, EngineState
 from signals.features.keeping import PART_S, oldest_us
 from signals.features.lookups import Lookups
 from signals.features.model import ATOM_S, MINUTE_S, WIDTHS_S, WindowKey, WindowRevision
-from signals.features.publishing import Bound, Publisher, Stored, holes_of
+from signals.features.publishing import Bound, Publisher, Stored, holes_of, is_over
 from signals.features.sequences import Hole
 from signals.features.windows import Tally, end_us, within
 from signals.settings import FeatureSettings
@@ -50,8 +50,8 @@ class Revising:
         self._change = change
         self._before = before
         self._open_since: dict[str, int] = {}
-        self._tallies = self._by_width()
         self._closing, bounds = self._find_closing()
+        self._tallies = self._by_width(bounds)
         suspected = lookups.suspected(change.suspects)
         self._touched = {
             window.key: window
@@ -69,17 +69,21 @@ class Revising:
             self._widen(width_s)
         return self._publisher
 
-    def _by_width(self) -> dict[int, defaultdict[WindowKey, Tally]]:
-        """What the change adds to the windows of each width that are still kept."""
-        found: dict[int, defaultdict[WindowKey, Tally]] = {
-            width_s: defaultdict(Tally) for width_s in WIDTHS_S
-        }
+    def _by_width(self, bounds: Mapping[str, Bound]) -> dict[int, dict[WindowKey, Tally]]:
+        """What the change adds to atoms and to wider windows that are over, where still kept.
+
+        A wider window that is not over takes it from its parts, when these close.
+        """
+        found: dict[int, dict[WindowKey, Tally]] = {width_s: {} for width_s in WIDTHS_S}
         for atom, tally in self._change.tallies.items():
-            counts = tally.frozen()
-            for width_s in WIDTHS_S:
+            if self._is_kept(atom):
+                found[ATOM_S][atom] = tally
+            for width_s in WIDTHS_S[1:]:
                 key = within(atom, width_s)
+                if not is_over(key, bounds):
+                    break
                 if self._is_kept(key):
-                    found[width_s][key].merge(counts)
+                    found[width_s].setdefault(key, Tally()).merge(tally.frozen())
         return found
 
     def _is_kept(self, key: WindowKey) -> bool:
