@@ -11,8 +11,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from signals.definitions import Definitions
-from signals.events import Signal
-from signals.features.batch import DeadLetter, EngineKey, Event, ExternalId, Session, kind_of
+from signals.events import Command, Signal
+from signals.features.batch import (
+    DeadLetter,
+    EngineKey,
+    Event,
+    ExternalId,
+    Session,
+    Summoned,
+    kind_of,
+)
 from signals.features.correlate import Wait
 from signals.features.model import Outcome, RequestRow, SecondRow, WindowKey
 from signals.features.operating import CommandOutcome, Quarantined
@@ -115,6 +123,14 @@ class Suspect(Struct, frozen=True):
     to_us: int
 
 
+class Carried(Struct, frozen=True, kw_only=True):
+    """A command that is carried out here, in ``event``."""
+
+    event: Event
+    command: Command
+    summoned: Summoned
+
+
 class Known:
     """Everything that ``Needs`` asked for, kept up to date while the batch is folded."""
 
@@ -178,6 +194,7 @@ class Change:
         self.letters_gone: list[int] = []
         self.ids_discarded: list[bytes] = []
         self.ids_freed: list[bytes] = []
+        self.carried: Carried | None = None
         self.commands: list[CommandOutcome] = []
         self.quarantine: dict[str, Quarantined | None] = {}
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 from signals.codec import Malformed, decode
 from signals.events import Command, DiscardLetters, Quarantine, ReplayLetters
 from signals.features.batch import Again, DeadLetter, Event, Summoned, digest_of, kind_of
+from signals.features.change import Carried, Change
 from signals.features.letters import Chosen
 from signals.features.operating import CommandName, CommandOutcome, Quarantined
 from signals.features.recording import Recording
@@ -87,7 +88,7 @@ class Obedience(Struct, frozen=True):
                 self._discard()
             case Quarantine():
                 self._quarantine(event, command)
-        change.commands.append(self._outcome(event, command))
+        change.carried = Carried(event=event, command=command, summoned=self.summoned)
 
     def _replay(self) -> None:
         change = self.recording.change
@@ -101,13 +102,6 @@ class Obedience(Struct, frozen=True):
                 self.recording.record(each.event, each.event.signal.data)
             else:
                 self.recording.join.feedback(each.event)
-        now = {letter.offset: letter.reason for letter in change.dead}
-        for each in self.summoned.again:
-            letter = each.letter
-            counts = change.producers[letter.producer].kind(kind_of(letter))
-            counts.replayed += letter.offset not in now
-            if letter.reason == ORPHAN_EXPIRED != now.get(letter.offset):
-                counts.expired -= 1
 
     def _discard(self) -> None:
         change = self.recording.change
@@ -131,12 +125,24 @@ class Obedience(Struct, frozen=True):
             else None
         )
 
-    def _outcome(self, event: Event, command: Command) -> CommandOutcome:
-        summoned = self.summoned
-        mine = self.recording.change.replaying
-        failed = sum(letter.offset in mine for letter in self.recording.change.dead)
-        about = command if isinstance(command, Quarantine) else None
-        return CommandOutcome(
+
+def conclude(change: Change) -> None:
+    """When all is folded: what became of the command that was carried out, if one was, and of the
+    letters that it replayed."""
+    carried = change.carried
+    if carried is None:
+        return
+    event, command, summoned = carried.event, carried.command, carried.summoned
+    now = {letter.offset: letter.reason for letter in change.dead}
+    for letter in change.replaying.values():
+        counts = change.producers[letter.producer].kind(kind_of(letter))
+        counts.replayed += letter.offset not in now
+        if letter.reason == ORPHAN_EXPIRED != now.get(letter.offset):
+            counts.expired -= 1
+    failed = sum(offset in change.replaying for offset in now)
+    about = command if isinstance(command, Quarantine) else None
+    change.commands.append(
+        CommandOutcome(
             offset=event.offset,
             id=event.signal.id,
             producer=event.signal.producer,
@@ -151,6 +157,7 @@ class Obedience(Struct, frozen=True):
             subject=about.name if about is not None else None,
             reason=about.reason if about is not None else None,
         )
+    )
 
 
 def _name(command: Command) -> CommandName:

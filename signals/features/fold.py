@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from signals.events import MICROS
 from signals.features.batch import Batch
 from signals.features.change import Change, EngineState, FeatureRules, Known, Suspect
-from signals.features.commands import Obedience
+from signals.features.commands import Obedience, conclude
 from signals.features.joining import Join
 from signals.features.model import RequestRow
 from signals.features.recording import Recording
@@ -44,7 +44,7 @@ def settle_due(
     due: Iterable[RequestRow], known: Known, change: Change, rules: FeatureRules
 ) -> None:
     """Judge the requests that the watermarks have overtaken, and bind the events of sessions:
-    stored ones, and the batch's own."""
+    stored ones, and the batch's own. After this, nothing changes any more."""
     recording = _recording(known, change, rules)
     Sessions(known, change, recording.join).pass_time({**known.watermarks, **change.watermarks})
     rows = {row.request_id: row for row in due} | change.rows
@@ -53,6 +53,7 @@ def settle_due(
         watermark_us = change.watermarks.get(row.target, 0)
         if row.good is None and watermark_us:
             recording.settle(row, watermark_us=watermark_us)
+    conclude(change)
 
 
 def _recording(known: Known, change: Change, rules: FeatureRules) -> Recording:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from signals.errors import Rejected
 from signals.events import MICROS, LetterSelection, SeenTrial, Signal
@@ -202,10 +202,8 @@ def test_two_letters_of_one_event_are_counted_once_when_both_are_replayed(
 
 
 def test_letters_that_still_can_not_be_folded_stand_in_no_other_s_way(line: OnTheBus) -> None:
-    poisoned = msgspec.structs.replace(
-        stamp(), trial=SeenTrial(id="tri", block=2**63, arm="candidate")
-    )
-    bad = [msgspec.structs.replace(arrived(n, n, T0_US), stamp=poisoned) for n in (2, 3)]
+    poisoned = replace(stamp(), trial=SeenTrial(id="tri", block=2**63, arm="candidate"))
+    bad = [replace(arrived(n, n, T0_US), stamp=poisoned) for n in (2, 3)]
     offsets = line.take(arrived(1, 1, T0_US), bad[0], LIKED, b"{", bad[1])
     line.declare(WITH_LIKED)
     outcome = line.order(replay(*offsets))
@@ -283,6 +281,26 @@ def test_what_a_producer_in_quarantine_posts_is_set_aside_and_counted_after_its_
     outcome = line.order(replay(where=LetterSelection(reason="quarantined", producer="shop")))
     assert outcome.done == 3
     assert sorted(joined(line)) == ["after", "before", "q0", "q1", "q2", "theirs"]
+    accounted(line)
+
+
+def test_what_a_replay_comes_to_is_known_when_all_is_folded(line: OnTheBus) -> None:
+    """An event of a session waits for the watermark; it was passed long ago, so it is bound at
+    once, and found to be too late for its request."""
+    hours_us = 2 * 3600 * MICROS
+    asked = replace(arrived(0, 1, T0_US), session_id="s")
+    late = replace(feedback("late", T0_US + hours_us, name="stars"), session_id="s")
+    soon = replace(feedback("soon", T0_US + MICROS, name="stars"), session_id="s")
+    line.take(asked)
+    line.order(quarantine("shop"))
+    offsets = line.take(late, soon, second(1, T0_US + 2 * hours_us))
+    line.order(quarantine("shop", on=False))
+    line.now_us += 2 * hours_us
+    outcome = line.order(replay(*offsets))
+    assert (outcome.done, outcome.failed, outcome.absent) == (1, 1, 1)
+    assert reasons(line) == [("late", "outside_attribution", 1)]
+    assert joined(line) == ["soon"]
+    assert line.features.producers()["shop"].replayed == 1
     accounted(line)
 
 
