@@ -1,8 +1,8 @@
-/* Notes each fsync of a watched file: preloaded into the process under test.
+/* Notes each fsync of the watched files: preloaded into the process under test.
  *
- * FSYNC_WATCH  the end of the file's name, e.g. "bus.db-wal"
- * FSYNC_LOG    one line per fsync: "<begin> <end>" in nanoseconds of CLOCK_MONOTONIC
- * FSYNC_FAIL   while this file exists, fsyncs of the watched file fail with EIO
+ * FSYNC_WATCH  the ends of the files' paths, with ':' between, e.g. ".db-wal:/bus"
+ * FSYNC_LOG    one line per fsync: "<begin> <end> <path>", nanoseconds of CLOCK_MONOTONIC
+ * FSYNC_FAIL   while this file exists, fsyncs of the watched files fail with EIO
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,29 +20,37 @@ static long long now_ns(void) {
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-static int watched(int fd) {
+static int ends_with(const char *path, const char *suffix, size_t size) {
+    size_t length = strlen(path);
+    return length >= size && strncmp(path + length - size, suffix, size) == 0;
+}
+
+static int watched(int fd, char *path, size_t room) {
     const char *suffix = getenv("FSYNC_WATCH");
-    char link[64], path[4096];
-    if (suffix == NULL) return 0;
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, sizeof path - 1);
+    ssize_t length = readlink(link, path, room - 1);
     if (length < 0) return 0;
     path[length] = '\0';
-    size_t tail = strlen(suffix);
-    return (size_t)length >= tail && strcmp(path + length - tail, suffix) == 0;
+    while (suffix != NULL && *suffix != '\0') {
+        size_t size = strcspn(suffix, ":");
+        if (ends_with(path, suffix, size)) return 1;
+        suffix += suffix[size] == ':' ? size + 1 : size;
+    }
+    return 0;
 }
 
 static int sync_and_note(const char *name, int fd) {
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
-    if (!watched(fd)) return real(fd);
+    char path[4096], line[4200];
+    if (!watched(fd, path, sizeof path)) return real(fd);
     if (access(getenv("FSYNC_FAIL"), F_OK) == 0) {
         errno = EIO;
         return -1;
     }
     long long began = now_ns();
     int result = real(fd);
-    char line[64];
-    int size = snprintf(line, sizeof line, "%lld %lld\n", began, now_ns());
+    int size = snprintf(line, sizeof line, "%lld %lld %s\n", began, now_ns(), path);
     int log = open(getenv("FSYNC_LOG"), O_WRONLY | O_APPEND | O_CREAT, 0600);
     if (log < 0 || write(log, line, size) != size) abort();
     close(log);

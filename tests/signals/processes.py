@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx
 
 from signals.bus import log_file
+from signals.bus.settings import BusSettings
 from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.definitions import StaticDefinitions
 from signals.errors import Unavailable
@@ -129,10 +130,12 @@ def main(what: str, folder: Path, *rest: str) -> None:
     stop = stop_on_termination()
     if what == "ingest-unsynced":
         log_file.SYNCHRONOUS = "OFF"
+    small = {"segment_bytes": 65_536} if what == "ingest-small-segments" else {}
     if what.startswith("ingest"):
         run_ingest(
             bus=SqliteBus(
                 folder / "bus",
+                BusSettings.model_validate(small),
                 consumers={"features": SqliteFeatures(folder / "features.db").bus_offset},
             ),
             keys=KEYS,

@@ -7,22 +7,21 @@ same with the fsync taken out (``synchronous=OFF``) and must see it missing.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
-import pytest
 
 from signals.bus.sqlite import SqliteBusReader
 from tests.signals.processes import free_port, start_ingest
 from tests.signals.test_ingest import SHOP, event
 
 POSTS = 25
-SOURCE = Path(__file__).with_name("fsync_watch.c")
+EVENTS = 200
+"""In each post of those that fill segments of 64 KiB."""
 
 
 class Watched:
@@ -34,36 +33,29 @@ class Watched:
         self.client = client
         self.reader = SqliteBusReader(folder / "bus")
 
-    def post(self, id_: str) -> tuple[int, int, httpx.Response]:
+    def post(self, id_: str, *, events: int = 1) -> tuple[int, int, httpx.Response]:
         """Monotonic ns just before the post and just after its answer, and the answer."""
+        body = [event(f"{id_}-{n}" if n else id_) for n in range(events)]
         before_ns = time.monotonic_ns()
-        answer = self.client.post("/v1/signals", json=event(id_), headers=SHOP)
+        answer = self.client.post("/v1/signals", json=body, headers=SHOP)
         return before_ns, time.monotonic_ns(), answer
 
-    def fsyncs(self) -> list[tuple[int, int]]:
+    def fsyncs(self) -> list[tuple[int, int, str]]:
+        """Begin, end and the file's name of each, in order."""
         lines = self._log.read_text().splitlines() if self._log.exists() else []
-        return [(int(begin), int(end)) for begin, end in (line.split() for line in lines)]
+        found = (line.split(" ", 2) for line in lines)
+        return [(int(begin), int(end), Path(path).name) for begin, end, path in found]
 
     def fail(self, failing: bool) -> None:
         self._switch.touch() if failing else self._switch.unlink()
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    assert compiler, "this test needs a C compiler (cc) to watch fsync"
-    built = tmp_path_factory.mktemp("watch") / "fsync_watch.so"
-    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror"]
-    subprocess.run([*command, "-o", built, SOURCE, "-ldl"], check=True, timeout=60)
-    return built
-
-
 @contextmanager
-def watched(folder: Path, library: Path, what: str) -> Iterator[Watched]:
+def watched(folder: Path, library: Path, what: str, *, watch: str = ".db-wal") -> Iterator[Watched]:
     port = free_port()
     env = {
         "LD_PRELOAD": str(library),
-        "FSYNC_WATCH": "00000000000000000001.db-wal",
+        "FSYNC_WATCH": watch,
         "FSYNC_LOG": str(folder / "fsyncs"),
         "FSYNC_FAIL": str(folder / "fail"),
     }
@@ -75,14 +67,14 @@ def watched(folder: Path, library: Path, what: str) -> Iterator[Watched]:
         ingest.kill()
 
 
-def acknowledged_without_fsync(ingest: Watched) -> list[str]:
+def acknowledged_without_fsync(ingest: Watched, *, events: int = 1) -> list[str]:
     """Ids whose answer came without an fsync that began after the post and ended before it."""
     spans = {}
     for number in range(POSTS):
-        before_ns, after_ns, answer = ingest.post(f"s{number}")
+        before_ns, after_ns, answer = ingest.post(f"s{number}", events=events)
         assert answer.status_code == 202
         spans[f"s{number}"] = (before_ns, after_ns)
-    fsyncs = ingest.fsyncs()
+    fsyncs = [(begin, end) for begin, end, name in ingest.fsyncs() if name.endswith("-wal")]
     return [
         id_
         for id_, (before_ns, after_ns) in spans.items()
@@ -95,6 +87,19 @@ def test_every_acknowledgement_comes_after_an_fsync_of_the_log(
 ) -> None:
     with watched(tmp_path, library, "ingest") as ingest:
         assert acknowledged_without_fsync(ingest) == []
+
+
+def test_so_it_is_across_segments_and_each_has_its_name_on_the_disk_before_an_entry(
+    tmp_path: Path, library: Path
+) -> None:
+    with watched(tmp_path, library, "ingest-small-segments", watch=".db-wal:/bus") as ingest:
+        assert acknowledged_without_fsync(ingest, events=EVENTS) == []
+        names = [name for _, _, name in ingest.fsyncs()]
+    logs = [name for name in dict.fromkeys(names) if name[:-7].isdigit()]
+    assert len(logs) >= 5, "the log rolled over"
+    for before, log in pairwise(logs):
+        between = names[names.index(before) : names.index(log)]
+        assert "bus" in between, f"{log} was written to before its name was durable"
 
 
 def test_the_check_sees_it_when_the_fsync_is_taken_out(tmp_path: Path, library: Path) -> None:
