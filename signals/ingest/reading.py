@@ -48,7 +48,7 @@ async def read_body(
 async def expand_body(body: bytes, encoding: str, share: Share, settings: IngestSettings) -> bytes:
     """The body without its content encoding; what it expands to is held, too."""
     limit = settings.max_body_bytes
-    if len(body) <= BESIDE_BYTES:
+    if not encoding or len(body) <= BESIDE_BYTES:
         plain = expand(body, encoding, limit=limit)
     else:
         plain = await asyncio.to_thread(expand, body, encoding, limit=limit)
