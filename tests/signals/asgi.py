@@ -116,7 +116,7 @@ def run(scenario: Coroutine[Any, Any, None], within_s: float = 10.0) -> None:
 
 async def until(seen: Callable[[], bool]) -> None:
     """Let the loop turn until it is so."""
-    while not seen():
+    for _ in iter(seen, True):
         await asyncio.sleep(0.001)
 
 
