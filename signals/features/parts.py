@@ -8,10 +8,10 @@ memory, says which parts a key can't be in.
 
 ::
 
-    dedupe_20786_0   full, 65,536 keys   ─ filter ─ "not here" 999 times of 1,000
-    dedupe_20786_1   full                ─ filter ─
-    dedupe_20786_2   growing             ─ filter ─ rebuilt from the part when it is opened
-    dedupe_20787_0   growing
+    seen_20786_0   full, 65,536 keys   ─ filter ─ "not here" 999 times of 1,000
+    seen_20786_1   full                ─ filter ─
+    seen_20786_2   growing             ─ filter ─ made again from the part when it is opened
+    seen_20787_0   growing
 
 Memory: two bytes for each key kept. A day goes by emptying and dropping its parts.
 """
@@ -49,7 +49,8 @@ class DayParts:
     """A multi-map: 64-bit hash -> byte strings, by day. ``name`` begins its tables' names.
 
     Different keys may share a hash: what tells them apart is the caller's, in the byte string. All
-    writing is inside the caller's transaction; after one that was rolled back, ``reload``. Raises
+    writing is inside the caller's transaction; after one that was rolled back, ``reload``. Its
+    table ``<name>_filters (part TEXT PRIMARY KEY, keys INTEGER, bits BLOB)`` must be there. Raises
     ``sqlite3.Error``.
     """
 
@@ -112,6 +113,13 @@ class DayParts:
                 (after, hash_, before),
             )
 
+    def remove(self, hash_: int, value: bytes) -> None:
+        """Keep this pair no longer. Its part stays as full as it was, and its filter as it is."""
+        for part in self._all():
+            self._db.execute(
+                f"DELETE FROM {part.table} WHERE hash = ? AND value = ?", (hash_, value)
+            )
+
     def shrink(self, day: int, limit: int) -> int:
         """Drop at most ``limit`` keys of a day, and what is empty then; how many went."""
         part = self._parts[day][0]
@@ -171,11 +179,3 @@ class DayParts:
         filter_ = Filter(self._part_keys)
         filter_.add(hashes)
         return Part(table, day, number, filter_, len(hashes))
-
-
-def filters_table(name: str) -> str:
-    """The statement that makes the table of full parts' filters."""
-    return (
-        f"CREATE TABLE {name}_filters (part TEXT PRIMARY KEY, keys INTEGER NOT NULL,"
-        " bits BLOB NOT NULL)"
-    )

@@ -38,7 +38,7 @@ def steps(
     orphans_us = accepted_us - settings.orphan_s * MICROS
     yield lambda db: bury_orphans(db, orphans_us, limit, settings)
     for day in seen.over(accepted_us):
-        yield _emptying(seen, day, limit)
+        yield lambda _, day=day: seen.shrink(day, limit)  # type: ignore[misc]
 
 
 def _windows(
@@ -60,16 +60,3 @@ def _deletion(from_where: str, arguments: tuple[str | int, ...], limit: int) -> 
     table = from_where.partition(" ")[0]
     delete = f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {from_where} LIMIT ?)"
     return lambda db: db.execute(delete, (*arguments, limit)).rowcount
-
-
-def _emptying(seen: SeenDays, day: int, limit: int) -> Step:
-    """Empty a day's table step by step, then drop it: dropping a full one would hold the lock."""
-    empty = _deletion(f"seen_{day}", (), limit)
-
-    def step(db: sqlite3.Connection) -> int:
-        deleted = empty(db)
-        if deleted < limit:
-            seen.drop(day)
-        return deleted
-
-    return step

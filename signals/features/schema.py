@@ -1,7 +1,8 @@
 """The tables of ``features.db``. One writer: the feature stage.
 
 What is queried by is a column; the rest of a row is its JSON, so ``sqlite3 features.db`` and
-``json_extract`` still answer a curious person. ``seen_<day>`` tables are made as days come.
+``json_extract`` still answer a curious person. ``seen_<day>_<part>`` tables are
+made as days come.
 
 A version is a script that is run on the version before; a new file runs all of them, in order.
 """
@@ -191,7 +192,11 @@ CREATE INDEX windows_open ON windows (target, start_us + width_s * 1000000, widt
     WHERE closed = 0;
 """
 
-_SCRIPTS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
+_VERSION_5 = """
+CREATE TABLE seen_filters (part TEXT PRIMARY KEY, keys INTEGER NOT NULL, bits BLOB NOT NULL);
+"""
+
+_SCRIPTS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
 """Statements end in a semicolon at the end of a line, and nowhere else is one."""
 SCHEMA_VERSION = len(_SCRIPTS)
 

@@ -1,24 +1,28 @@
-"""Which (producer, id) were seen: a table per day of event time, dropped whole when it is over.
+"""Which (producer, id) were seen, by day of event time (``signals.features.parts``).
 
-Days, not one table with deletes: a day goes by DROP in one step, and the live index stays small.
 Events are accepted with times at most 8 days before their acceptance, so once the bus has been
-read up to a moment, no later entry can bring an id from more than 8 days before that.
+read up to a moment, no later entry can bring an id from more than 8 days before that, and the day
+goes.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 from signals.events import MICROS
 from signals.features.batch import DIGEST_BYTES, Event
-from signals.features.schema import passing
+from signals.features.parts import DayParts
+from signals.features.schema import passing, transaction
 
 DAY_US = 86_400 * MICROS
 KEPT_DAYS = 9
 """8 days back from any moment touch 9 calendar days."""
 
-_AT_ONCE = 500
+NAME = "seen"
+_HASH_BYTES = 8
+_AT_ONCE = 5_000
 _DISCARDED = b"\0"
 """After the digest of a dead letter that was discarded."""
 
@@ -29,65 +33,77 @@ def is_discarded(digest: bytes) -> bool:
 
 
 class SeenDays:
-    """The ``seen_<day>`` tables. Raises ``Unavailable``."""
+    """identity -> digest. Half of an identity is its hash in the parts; what is kept under it is
+    the other half and the digest. Raises ``Unavailable``."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-        self._days: set[int] = set()
-        self.look_again()
+        self._parts = DayParts(db, NAME)
+        _take_over(db, self._parts)
 
     def look_again(self) -> None:
-        """Which tables there are: after a rollback, those made inside it are not."""
-        named = self._db.execute("SELECT name FROM sqlite_master WHERE name GLOB 'seen_[0-9]*'")
-        self._days = {int(name.removeprefix("seen_")) for (name,) in named}
+        """After a rollback: what was made inside it is not there."""
+        self._parts.reload()
 
     def find(self, identities: Iterable[bytes]) -> dict[bytes, bytes]:
         """identity -> digest of its body, for those that were seen on any day."""
-        wanted = sorted(identities)
-        found: dict[bytes, bytes] = {}
-        for start in range(0, len(wanted), _AT_ONCE):
-            some = wanted[start : start + _AT_ONCE]
-            marks = ",".join("?" * len(some))
-            for day in self._days:
-                select = f"SELECT identity, digest FROM seen_{day} WHERE identity IN ({marks})"
-                with passing():
-                    found.update(self._db.execute(select, some).fetchall())
-        return found
+        return {identity: value[_HASH_BYTES:] for identity, _, value in self._kept(identities)}
 
     def add(self, events: Sequence[Event]) -> None:
         """Remember new events. Inside the caller's transaction."""
-        by_day: dict[int, list[tuple[bytes, bytes]]] = {}
+        by_day: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
         for event in events:
-            day = event.signal.time_us // DAY_US
-            by_day.setdefault(day, []).extend(event.sightings())
+            by_day[event.signal.time_us // DAY_US].extend(
+                (_hash(identity), identity[_HASH_BYTES:] + digest)
+                for identity, digest in event.sightings()
+            )
         for day, pairs in by_day.items():
-            if day not in self._days:
-                self._db.execute(
-                    f"CREATE TABLE IF NOT EXISTS seen_{day}"
-                    " (identity BLOB NOT NULL UNIQUE, digest BLOB NOT NULL)"
-                )
-                self._days.add(day)
-            self._db.executemany(f"INSERT INTO seen_{day} VALUES (?, ?)", pairs)
+            self._parts.add(day, pairs)
 
     def free(self, identities: Iterable[bytes]) -> None:
         """Forget these ids. Inside the caller's transaction."""
-        for identity in identities:
-            for day in self._days:
-                self._db.execute(f"DELETE FROM seen_{day} WHERE identity = ?", (identity,))
+        for _, hash_, value in list(self._kept(identities)):
+            self._parts.remove(hash_, value)
 
     def discard(self, identities: Iterable[bytes]) -> None:
         """Remember that what these ids brought was discarded. Inside the caller's transaction."""
-        for identity, digest in self.find(identities).items():
-            marked = digest[:DIGEST_BYTES] + _DISCARDED
-            for day in self._days:
-                update = f"UPDATE seen_{day} SET digest = ? WHERE identity = ?"
-                self._db.execute(update, (marked, identity))
+        for _, hash_, value in list(self._kept(identities)):
+            self._parts.replace(hash_, value, value[: _HASH_BYTES + DIGEST_BYTES] + _DISCARDED)
 
     def over(self, accepted_us: int) -> list[int]:
         """Days that no entry accepted from now on can belong to."""
-        return sorted(day for day in self._days if day < accepted_us // DAY_US - KEPT_DAYS)
+        return [day for day in self._parts.days() if day < accepted_us // DAY_US - KEPT_DAYS]
 
-    def drop(self, day: int) -> None:
-        """Forget a day. Inside the caller's transaction."""
-        self._db.execute(f"DROP TABLE seen_{day}")
-        self._days.discard(day)
+    def shrink(self, day: int, limit: int) -> int:
+        """Forget at most ``limit`` ids of a day, which is gone when none are left; how many."""
+        return self._parts.shrink(day, limit)
+
+    def _kept(self, identities: Iterable[bytes]) -> Iterator[tuple[bytes, int, bytes]]:
+        """(identity, its hash, what is kept) of those that were seen."""
+        by_hash: defaultdict[int, list[bytes]] = defaultdict(list)
+        for identity in identities:
+            by_hash[_hash(identity)].append(identity)
+        with passing():
+            found = self._parts.find(by_hash)
+        for hash_, values in found.items():
+            rest = {value[:_HASH_BYTES]: value for value in values}
+            for identity in by_hash[hash_]:
+                if identity[_HASH_BYTES:] in rest:
+                    yield identity, hash_, rest[identity[_HASH_BYTES:]]
+
+
+def _take_over(db: sqlite3.Connection, parts: DayParts) -> None:
+    """Put what an older version kept, in one table a day, into parts."""
+    older = db.execute(
+        "SELECT name FROM sqlite_master WHERE name GLOB 'seen_[0-9]*' AND name NOT GLOB 'seen_*_*'"
+    )
+    for (table,) in older.fetchall():
+        with transaction(db):
+            kept = db.execute(f"SELECT identity, digest FROM {table}")
+            while some := kept.fetchmany(_AT_ONCE):
+                pairs = [(_hash(i), i[_HASH_BYTES:] + digest) for i, digest in some]
+                parts.add(int(table.removeprefix("seen_")), pairs)
+            db.execute(f"DROP TABLE {table}")
+
+
+def _hash(identity: bytes) -> int:
+    return int.from_bytes(identity[:_HASH_BYTES], signed=True)

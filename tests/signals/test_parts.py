@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from signals.features.filters import Filter, probes
-from signals.features.parts import DayParts, filters_table
+from signals.features.parts import DayParts
 
 SEED = 20261129
 PART_KEYS = 100
@@ -21,7 +21,7 @@ PART_KEYS = 100
 def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(tmp_path / "parts.db", isolation_level=None)
     connection.execute("PRAGMA synchronous = OFF")
-    connection.execute(filters_table("dedupe"))
+    connection.execute("CREATE TABLE dedupe_filters (part TEXT PRIMARY KEY, keys INTEGER, bits BLOB)")
     yield connection
     connection.close()
 
@@ -72,6 +72,14 @@ def test_a_value_is_replaced_in_a_full_part_too(db: sqlite3.Connection) -> None:
     parts.add(1, [(8, b"other")])
     parts.replace(7, b"before", b"after")
     assert parts.find([7, 8]) == {7: [b"after"], 8: [b"other"]}
+
+
+def test_what_was_removed_is_not_found_and_its_neighbours_are(db: sqlite3.Connection) -> None:
+    rng = random.Random(SEED)
+    parts = made(db)
+    parts.add(1, [(7, b"goes"), (7, b"stays"), *((key, b"x") for key in hashes(rng, PART_KEYS))])
+    parts.remove(7, b"goes")
+    assert parts.find([7]) == {7: [b"stays"]} == made(db).find([7])
 
 
 def test_the_file_alone_says_what_is_kept(db: sqlite3.Connection) -> None:
