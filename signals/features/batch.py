@@ -15,38 +15,30 @@ DIGEST_BYTES = 16
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """A signal and where it stood on the bus. ``digest`` tells one body from another."""
+    """A signal and where it stood on the bus. ``sightings``: see there; an engine's own records are
+    known by their numbers instead."""
 
     offset: int
     accepted_us: int
     signal: Signal
-    digest: bytes
     body: bytes
+    sightings: Sightings = ()
 
-    @property
-    def identity(self) -> bytes:
-        """Stands for (producer, id) in the dedupe tables."""
-        return digest_of(f"{self.signal.producer}\n{self.signal.id}".encode())
 
-    @property
-    def score_identity(self) -> bytes | None:
-        """Stands for (request, metric, model) of a score: one and the same under any id."""
-        signal = self.signal
-        if signal.kind != "semantic" or signal.request_id is None:
-            return None
-        named = ("score", signal.target, signal.request_id, signal.name, signal.model or "")
-        return digest_of("\n".join(named).encode())
+Sightings = tuple[tuple[bytes, bytes], ...]
 
-    @property
-    def score_digest(self) -> bytes:
-        """Tells one score from another."""
-        return digest_of(repr(self.signal.value).encode())
 
-    def sightings(self) -> list[tuple[bytes, bytes]]:
-        """What it is known by, and the digest of what it says: first its id, then its score."""
-        score = self.score_identity
-        own = (self.identity, self.digest)
-        return [own] if score is None else [own, (score, self.score_digest)]
+def sightings(signal: Signal, body: bytes) -> Sightings:
+    """What an event is known by in the dedupe tables, each with the digest of what it says.
+
+    First (producer, id) and its body; then, of a score, (request, metric, model) and its value: one
+    model's score of a request is one and the same under any id.
+    """
+    own = (digest_of(f"{signal.producer}\n{signal.id}".encode()), digest_of(body))
+    if signal.kind != "semantic" or signal.request_id is None:
+        return (own,)
+    named = ("score", signal.target, signal.request_id, signal.name, signal.model or "")
+    return own, (digest_of("\n".join(named).encode()), digest_of(repr(signal.value).encode()))
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):
@@ -147,8 +139,8 @@ def decode_all(entries: Sequence[Entry]) -> Batch:
                     offset=entry.offset,
                     accepted_us=entry.accepted_us,
                     signal=signal,
-                    digest=digest_of(entry.body),
                     body=entry.body,
+                    sightings=() if signal.data is not None else sightings(signal, entry.body),
                 )
             )
             if signal.kind == "command":
@@ -176,7 +168,7 @@ def needs(batch: Batch) -> Needs:
 
 def _for_feedback(found: Needs, event: Event) -> None:
     signal = event.signal
-    found.identities.update(identity for identity, _ in event.sightings())
+    found.identities.update(identity for identity, _ in event.sightings)
     if signal.request_id is not None:
         found.request_ids.add(signal.request_id)
         found.named.add(signal.request_id)

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from signals.codec import Malformed, decode
 from signals.events import Command, DiscardLetters, Quarantine, ReplayLetters
-from signals.features.batch import Again, DeadLetter, Event, Summoned, digest_of, kind_of
+from signals.features.batch import Again, DeadLetter, Event, Summoned, kind_of, sightings
 from signals.features.change import Carried, Change
 from signals.features.letters import Chosen
 from signals.features.operating import CommandName, CommandOutcome, Quarantined
@@ -61,8 +61,8 @@ def _again(letter: DeadLetter, accepted_us: int, spoilt: str | None) -> Again:
         offset=letter.offset,
         accepted_us=accepted_us,
         signal=signal,
-        digest=digest_of(letter.body),
         body=letter.body,
+        sightings=() if signal.data is not None else sightings(signal, letter.body),
     )
     return Again(letter=letter, event=event)
 
@@ -110,7 +110,7 @@ class Obedience(Struct, frozen=True):
             change.letters_gone.append(letter.offset)
             change.producers[letter.producer].discarded += 1
             if letter.owns_id and each.event is not None:
-                change.ids_discarded.extend(identity for identity, _ in each.event.sightings())
+                change.ids_discarded.extend(identity for identity, _ in each.event.sightings)
 
     def _quarantine(self, event: Event, command: Quarantine) -> None:
         self.recording.change.quarantine[command.name] = (

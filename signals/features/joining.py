@@ -100,7 +100,7 @@ class Join(Struct, frozen=True):
         old = self.change.replaying.get(event.offset)
         if old is not None and old.owns_id:
             return True
-        sightings = event.sightings()
+        sightings = event.sightings
         freed = []
         for (identity, digest), detail in zip(sightings, _CONFLICTS, strict=False):
             before = self.known.digests.get(identity)
@@ -220,6 +220,5 @@ def event_of(orphan: Orphan) -> Event:
         offset=orphan.offset,
         accepted_us=orphan.accepted_us,
         signal=orphan.signal,
-        digest=b"",
         body=body,
     )

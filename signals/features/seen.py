@@ -54,7 +54,7 @@ class SeenDays:
         for event in events:
             by_day[event.signal.time_us // DAY_US].extend(
                 (_hash(identity), identity[_HASH_BYTES:] + digest)
-                for identity, digest in event.sightings()
+                for identity, digest in event.sightings
             )
         for day, pairs in by_day.items():
             self._parts.add(day, pairs)

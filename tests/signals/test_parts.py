@@ -21,7 +21,9 @@ PART_KEYS = 100
 def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(tmp_path / "parts.db", isolation_level=None)
     connection.execute("PRAGMA synchronous = OFF")
-    connection.execute("CREATE TABLE dedupe_filters (part TEXT PRIMARY KEY, keys INTEGER, bits BLOB)")
+    connection.execute(
+        "CREATE TABLE dedupe_filters (part TEXT PRIMARY KEY, keys INTEGER, bits BLOB)"
+    )
     yield connection
     connection.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -167,3 +168,25 @@ def test_a_stage_that_stands_still_forgets_nothing(folding: Folding, path: Path)
     before = tables(path)
     prune_all(folding)
     assert tables(path) == before
+
+
+def test_ids_that_an_older_version_kept_are_still_known(
+    path: Path, features: SqliteFeatures
+) -> None:
+    before = Folding(path)
+    before.take(feedback("old", T0_US, number=1))
+    before.close()
+    day = T0_US // DAY_US
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        ((hash_, value),) = db.execute(f"SELECT hash, value FROM seen_{day}_0").fetchall()
+        db.execute(f"DROP TABLE seen_{day}_0")
+        db.execute(f"CREATE TABLE seen_{day} (identity BLOB NOT NULL UNIQUE, digest BLOB NOT NULL)")
+        identity = hash_.to_bytes(8, signed=True) + value[:8]
+        db.execute(f"INSERT INTO seen_{day} VALUES (?, ?)", (identity, value[8:]))
+    after = Folding(path)
+    try:
+        after.take(feedback("old", T0_US, number=1), feedback("new", T0_US, number=2))
+    finally:
+        after.close()
+    assert features.producers()["shop"].duplicate == 1
+    assert f"seen_{day}" not in tables(path)
