@@ -33,7 +33,7 @@ def parts(given: argparse.Namespace) -> dict[str, Part]:
     """What each part runs; True when nothing was wrong."""
     quick = given.quick
     serve = serving.Pace(
-        seconds=2.0 if quick else 5.0, sweep_s=0.4 if quick else 1.0, repeats=2 if quick else 5
+        seconds=1.5 if quick else 5.0, sweep_s=0.25 if quick else 1.0, repeats=2 if quick else 5
     )
     cost = stage.Pace(
         history=given.history or (2_000 if quick else 20_000),
