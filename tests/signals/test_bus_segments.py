@@ -243,6 +243,17 @@ def test_a_segment_missing_in_between_is_a_gap_and_not_skipped(folder: Path) -> 
             reader.read(after=missing - 1, limit=5)
 
 
+def test_a_frame_missing_in_a_segment_is_a_gap_and_not_skipped(folder: Path) -> None:
+    with opened(folder) as bus, closing(SqliteBusReader(folder)) as reader:
+        for number in range(1, 4):
+            append(bus, number)
+        with closing(sqlite3.connect(folder / f"{1:020d}.db", isolation_level=None)) as other:
+            other.execute("DELETE FROM frames WHERE first = 2")
+        assert numbers(reader.read(after=0, limit=1)) == [1]
+        with pytest.raises(Broken, match="nothing between 1 and 3"):
+            reader.read(after=1, limit=5)
+
+
 def test_a_reader_in_another_process_sees_a_commit_at_once(folder: Path) -> None:
     reading = (
         "import sys; from pathlib import Path; from signals.bus.sqlite import SqliteBusReader\n"
