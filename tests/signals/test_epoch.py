@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from signals.codec import encode
-from signals.errors import Fenced
+from signals.errors import Fenced, Unavailable
 from signals.events import MICROS
 from signals.features import schema
 from signals.features.reader import SqliteFeatures
@@ -93,3 +93,18 @@ def test_letters_orphans_and_counts_of_an_older_file_can_be_worked_with(tmp_path
     assert line.features.orphans_by_producer() == {"shop": 1}
     accounted(line)
     line.close()
+
+
+def test_an_owner_that_stands_still_inside_a_transaction_holds_the_file_until_it_is_gone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one thing an epoch can't do; SQLite's lock goes with the process that holds it."""
+    monkeypatch.setattr(schema, "BUSY_S", 0.05)
+    earlier = Folding(path)
+    earlier.store._db.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match="locked"):
+        FeatureStore(path)
+    earlier.close()
+    owner = FeatureStore(path)
+    assert owner.epoch == 2
+    owner.close()
