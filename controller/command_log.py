@@ -6,14 +6,14 @@ became of it. Reads only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
 from msgspec import Struct
 
 from controller.feedback import ACTIONS, PREFIX, REFUSED, UNCONFIRMED
 from controller.inspection import Inspection
-from controller.store.port import Tx
+from controller.store.port import Principal, Tx
 from policies.audit import Entry
 from signals.errors import NotFound
 from signals.events import MICROS
@@ -36,11 +36,13 @@ class CommandEvent(Struct, frozen=True, kw_only=True):
 
 
 class CommandSeen(Struct, frozen=True, kw_only=True):
-    """A command. ``state``: that of the event which is least far."""
+    """A command. ``actor`` is a key's id, ``by`` whose it is; ``state``: that of the event which is
+    least far."""
 
     id: str
     command: str
     actor: str
+    by: str
     at_us: int
     reason: str
     state: State
@@ -70,6 +72,7 @@ def command(tx: Tx, inspection: Inspection, id_: str, *, now_us: int) -> Command
         id=id_,
         command=first.action.removeprefix("command."),
         actor=first.actor,
+        by=_name_of(tx.keys(), first.actor),
         at_us=first.at_us,
         reason=str(first.details["reason"]),
         state=min((event.state for event in events), key=FURTHEST.index),
@@ -89,6 +92,10 @@ def commands(
     """The latest commands, newest first; of one target, those that went to it."""
     ids = tx.subjects(f"{PREFIX}_", target=target, before=before, limit=limit)
     return [command(tx, inspection, id_, now_us=now_us) for id_ in ids]
+
+
+def _name_of(keys: Iterable[Principal], key_id: str) -> str:
+    return next((key.name for key in keys if key.id == key_id), key_id)
 
 
 def _event(

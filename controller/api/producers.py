@@ -11,7 +11,7 @@ from controller.api.access import Caller, Wired
 from controller.api.answers import Answer, given
 from controller.api.bodies import WithReason
 from controller.api.problems import documented
-from controller.keys import influences
+from controller.keys import COMMAND, SERVE, influences
 
 router = APIRouter(prefix="/v1/producers", tags=["producers"])
 
@@ -28,10 +28,11 @@ def listed(services: Wired) -> Response:
     reports = services.inspection.producers()
     aside = services.inspection.quarantined()
     with services.store.read() as tx:
-        caps = influences(tx.keys(), now_us=services.clock())
-    names = sorted({*reports, *aside, *caps})
+        keys = tx.keys()
+    caps = influences(keys, now_us=services.clock())
+    posting = {key.name for key in keys if key.role == "producer" and COMMAND not in key.kinds}
     found: list[dict[str, Any]] = []
-    for name in names:
+    for name in sorted((posting | {*reports, *aside}) - {SERVE}):
         report = reports.get(name)
         shown = {"producer": name} if report is None else msgspec.to_builtins(report)
         found.append(shown | {"influence": caps.get(name), "quarantine": aside.get(name)})

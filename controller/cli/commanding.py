@@ -58,7 +58,7 @@ def _left(command: Any) -> list[tuple[str, int]]:
 def told(command: Any) -> str:
     """A command and each of its events, in words."""
     head = (
-        f"{command['id']} {command['command']} by {command['actor']} at {when(command['at_us'])}:"
+        f"{command['id']} {command['command']} by {command['by']} at {when(command['at_us'])}:"
         f" {command['state']} ({command['reason']})"
     )
     return "\n".join([head, *(f"  {_event(event)}" for event in command["events"])])
