@@ -18,8 +18,8 @@ import pytest
 from tests.house.tree import BESIDE, PACKAGES, ROOT, imports, name_of, sources
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-NOT_IMPORTED_BUT_NEEDED = {"httptools"}
-"""uvicorn picks it up when it is there."""
+NOT_IMPORTED_BUT_NEEDED = {"httptools", "uvloop"}
+"""uvicorn runs on them, by name."""
 PART_OF = {"annotated-types": "pydantic", "pydantic-core": "pydantic", "starlette": "fastapi"}
 """Imported beside the package that is built on them, in the version that this one asks for."""
 

@@ -54,7 +54,7 @@ def as_lines(bad: Any) -> bytes:
     return b"\n".join([good[0], line, good[1]])
 
 
-def refused_among_good_ones(answer: Any, bad: Bad, ingest: Ingest) -> None:
+def assert_refused_among_good_ones(answer: Any, bad: Bad, ingest: Ingest) -> None:
     """The bad one is named, and the good ones are on the bus."""
     assert answer.status_code == 202, answer.text
     assert answer.json()["accepted"] == 2
@@ -73,8 +73,8 @@ def test_there_are_at_least_12_classes_and_60_cases_of_bad_events() -> None:
 
 @pytest.mark.parametrize("bad", cases(dict(JUDGED)))
 def test_a_bad_event_is_refused_and_its_neighbours_are_taken(bad: Bad, ingest: Ingest) -> None:
-    refused_among_good_ones(ingest.post(as_array(bad.event)), bad, ingest)
-    refused_among_good_ones(ingest.post(as_lines(bad.event), NDJSON), bad, ingest)
+    assert_refused_among_good_ones(ingest.post(as_array(bad.event)), bad, ingest)
+    assert_refused_among_good_ones(ingest.post(as_lines(bad.event), NDJSON), bad, ingest)
 
 
 @pytest.mark.parametrize("bad", cases(dict(JUDGED)))
@@ -89,7 +89,7 @@ def test_a_bad_event_alone_is_422_and_nothing_is_taken(bad: Bad, ingest: Ingest)
 
 @pytest.mark.parametrize("bad", cases(dict(LINES)))
 def test_a_bad_line_is_refused_and_its_neighbours_are_taken(bad: Bad, ingest: Ingest) -> None:
-    refused_among_good_ones(ingest.post(as_lines(bad.event), NDJSON), bad, ingest)
+    assert_refused_among_good_ones(ingest.post(as_lines(bad.event), NDJSON), bad, ingest)
 
 
 @pytest.mark.parametrize("bad", cases(dict(CLOUD)))
@@ -98,7 +98,7 @@ def test_a_bad_cloud_event_is_refused_and_its_neighbours_are_taken(
 ) -> None:
     good = [cloud(id=id_) for id_ in GOOD]
     answer = ingest.post([good[0], bad.event, good[1]], BATCH)
-    refused_among_good_ones(answer, bad, ingest)
+    assert_refused_among_good_ones(answer, bad, ingest)
 
 
 DENIED = {
@@ -118,7 +118,7 @@ def test_what_the_key_does_not_cover_is_denied_and_its_neighbours_are_taken(
 ) -> None:
     key, bad, field = case
     answer = ingest.post(as_array(bad), key=key)
-    refused_among_good_ones(answer, Bad(bad, field, "the key does not allow"), ingest)
+    assert_refused_among_good_ones(answer, Bad(bad, field, "the key does not allow"), ingest)
     alone = ingest.post(bad, key=key)
     assert alone.status_code == 403
     assert ingest.arrived() == []
