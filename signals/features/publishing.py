@@ -130,5 +130,5 @@ def _add(stored: WindowRevision | None, tally: Tally | None) -> WindowCounts:
         return tally.frozen()
     total = Tally()
     total.merge(stored.counts)
-    total.merge(tally.frozen())
+    total.absorb(tally)
     return total.frozen()

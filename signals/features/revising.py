@@ -83,7 +83,7 @@ class Revising:
                 if not is_over(key, bounds):
                     break
                 if self._is_kept(key):
-                    found[width_s].setdefault(key, Tally()).merge(tally.frozen())
+                    found[width_s].setdefault(key, Tally()).absorb(tally)
         return found
 
     def _is_kept(self, key: WindowKey) -> bool:

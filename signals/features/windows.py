@@ -33,15 +33,16 @@ _SUMS = (
 
 
 class Durations:
-    """A growing ``Moments``."""
+    """A growing ``Moments``. A sketch that nothing is added to is not taken apart."""
 
-    __slots__ = ("bins", "count", "sum_sq", "sum_us")
+    __slots__ = ("_bins", "_sketch", "count", "sum_sq", "sum_us")
 
     def __init__(self) -> None:
         self.count = 0
         self.sum_us = 0
         self.sum_sq = 0
-        self.bins: sketch.Bins = {}
+        self._bins: sketch.Bins = {}
+        self._sketch = b""
 
     def add(self, value_us: int | None) -> None:
         """Count one duration; None is missing, not zero."""
@@ -50,23 +51,39 @@ class Durations:
         self.count += 1
         self.sum_us += value_us
         self.sum_sq += value_us * value_us
-        sketch.add(self.bins, value_us)
+        sketch.add(self._bins, value_us)
 
     def merge(self, moments: Moments) -> None:
         """Add another's."""
         self.count += moments.count
         self.sum_us += moments.sum_us
         self.sum_sq += moments.sum_sq
-        sketch.merge(self.bins, sketch.decode(moments.sketch))
+        if not self._bins and not self._sketch:
+            self._sketch = moments.sketch
+        elif moments.sketch:
+            sketch.merge(self._bins, sketch.decode(moments.sketch))
+
+    def absorb(self, other: Durations) -> None:
+        """Add another's that has grown here too."""
+        if other.count:
+            self.merge(other.frozen())
 
     def frozen(self) -> Moments:
         """As published."""
+        if not self.count and not self._bins and not self._sketch:
+            return _NO_DURATIONS
+        if self._sketch and self._bins:
+            sketch.merge(self._bins, sketch.decode(self._sketch))
+            self._sketch = b""
         return Moments(
             count=self.count,
             sum_us=self.sum_us,
             sum_sq=self.sum_sq,
-            sketch=sketch.encode(self.bins),
+            sketch=self._sketch or sketch.encode(self._bins),
         )
+
+
+_NO_DURATIONS = Moments()
 
 
 class Gauges(Struct, frozen=True, order=True):
@@ -146,6 +163,19 @@ class Tally:
         self.tpot.merge(counts.tpot)
         self.e2e.merge(counts.e2e)
         for metric, of_metric in counts.outcomes.items():
+            for producer, (requests, micros) in of_metric.items():
+                self.outcome(metric, producer, requests=requests, micros=micros)
+
+    def absorb(self, other: Tally) -> None:
+        """Add another tally."""
+        for name, value in other.sums.items():
+            if value:
+                self.sums[name] += value
+        self.gauges = max(self.gauges, other.gauges)
+        self.ttft.absorb(other.ttft)
+        self.tpot.absorb(other.tpot)
+        self.e2e.absorb(other.e2e)
+        for metric, of_metric in other.outcomes.items():
             for producer, (requests, micros) in of_metric.items():
                 self.outcome(metric, producer, requests=requests, micros=micros)
 
