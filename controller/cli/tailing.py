@@ -31,6 +31,7 @@ from signals.events import (
 )
 
 READ_AT_ONCE: Final = 1000
+_FURTHER: Final = 8
 _SPAN = re.compile(r"(\d+)([smhd])").fullmatch
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -99,9 +100,27 @@ def before(reader: BusReader, since_us: int) -> int:
 
 
 def last(reader: BusReader, count: int) -> int:
-    """The offset to read after, for the last ``count`` events or a few less."""
+    """The offset to read after, for the last ``count`` events.
+
+    Offsets rise, but not by one everywhere: further and further back until so many are found.
+    """
     status = reader.status()
-    return max(status.first - 1, status.end - count)
+    beginning, span = status.first - 1, count
+    while True:
+        after = max(beginning, status.end - span)
+        offsets = [after, *_offsets(reader, after, status.end)]
+        if len(offsets) > count or after == beginning:
+            return offsets[max(0, len(offsets) - 1 - count)]
+        span *= _FURTHER
+
+
+def _offsets(reader: BusReader, after: int, end: int) -> Iterator[int]:
+    while after < end:
+        entries = reader.read(after=after, limit=READ_AT_ONCE)
+        if not entries:
+            return
+        yield from (entry.offset for entry in entries)
+        after = entries[-1].offset
 
 
 def read(

@@ -12,6 +12,7 @@ import pytest
 from kafka.admin import KafkaAdminClient
 
 from benchmarks.broker import Broker
+from controller.cli import tailing
 from signals.bus.kafka.consuming import POLL_RECORDS
 from signals.bus.kafka.membership import KafkaAssignment
 from signals.bus.kafka.producing import KafkaBus
@@ -61,6 +62,22 @@ def test_a_hole_that_is_inside_the_log_is_no_loss(reader: LoneReader) -> None:
     reader._records.clear()
     put_consumer_at(reader, 5)
     wait_until(lambda: numbers(reader, after=4000) == [5])
+
+
+def test_the_last_events_are_found_though_offsets_are_far_apart(
+    reader: LoneReader, settings: BusSettings
+) -> None:
+    assert numbers(reader, after=tailing.last(reader, 2)) == [4, 5]
+    assert numbers(reader, after=tailing.last(reader, 100)) == [0, 1, 2, 3, 4, 5]
+    assert tailing.last(reader, 0) == reader.end()
+
+
+def test_the_first_read_after_a_seek_waits_for_what_is_there(settings: BusSettings) -> None:
+    with closing(KafkaBus(settings)) as bus:
+        bus.append([message(7, key=key_of(0))]).result(20)
+        for _ in range(5):
+            with closing(open_readers(settings.kafka, [0])[0]) as fresh:
+                assert numbers(fresh, after=0) == [7]
 
 
 def test_a_log_that_begins_after_what_was_read_is_broken(

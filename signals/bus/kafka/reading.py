@@ -25,6 +25,8 @@ _END_POLLS = 50
 """Polls that may pass until a first fetch tells the end: a second, when there is no news."""
 _WAIT_S = 0.01
 """How long a read waits for news: longer than a broker near by needs for an answer."""
+_SOUGHT_S = 2.0
+"""How long the first read after a seek waits for what is there."""
 
 
 class KafkaReader:
@@ -55,9 +57,9 @@ class KafkaReader:
 
     def read(self, *, after: int, limit: int) -> Sequence[Entry]:
         """See ``BusReader.read``."""
-        self._stand_at(first_kafka_offset(after=after))
+        sought = self._stand_at(first_kafka_offset(after=after))
         found = self._collect(after, limit)
-        if not found and self._wait(after):
+        if not found and self._comes(after, sought=sought):
             found = self._collect(after, limit)
         if not found and self._broken is not None:
             raise Broken(self._broken)
@@ -116,15 +118,16 @@ class KafkaReader:
             )
         return None
 
-    def _stand_at(self, kafka_offset: int) -> None:
-        """Have everything from there on: in the deque, or still to come."""
+    def _stand_at(self, kafka_offset: int) -> bool:
+        """Have everything from there on, in the deque or still to come; True when it was sought."""
         with self._consumption.changed:
             if self._from <= kafka_offset <= self._next:
                 self._from = kafka_offset
                 while self._records and self._records[0].offset < kafka_offset:
                     self._bytes -= len(self._records.popleft().value or b"")
-                return
+                return False
         self._consumption.ask(lambda consumer: self._seek(consumer, kafka_offset))
+        return True
 
     def _seek(self, consumer: Any, kafka_offset: int) -> None:
         """On the consumer's thread: nothing that was fetched before comes after it."""
@@ -138,15 +141,21 @@ class KafkaReader:
         self._bytes, self._broken = 0, None
         self._from = self._next = -1
 
-    def _wait(self, after: int) -> bool:
-        """For a record that is not behind us, as long as it is worth it."""
+    def _comes(self, after: int, *, sought: bool) -> bool:
+        """Wait for news as long as it is worth it: longer for what is known to be there."""
+        if self._wait(after, _WAIT_S):
+            return True
+        return sought and self.end() > after and self._wait(after, _SOUGHT_S)
+
+    def _wait(self, after: int, within_s: float) -> bool:
+        """For a record that is not behind us."""
         first = first_kafka_offset(after=after)
 
         def news() -> bool:
             return self._next > first or self._broken is not None
 
         with self._consumption.changed:
-            return self._consumption.changed.wait_for(news, _WAIT_S)
+            return self._consumption.changed.wait_for(news, within_s)
 
     def _collect(self, after: int, limit: int) -> list[Entry]:
         with self._consumption.changed:
