@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -41,6 +42,10 @@ def one_round(wanted: Plan, seed: int, given: argparse.Namespace) -> Outcome:
     """Live through it and say how it went."""
     with tempfile.TemporaryDirectory(prefix="trimtab-kills-") as folder:
         outcome = live_through(Path(folder), wanted)
+        if outcome.faults:
+            kept = given.progress.parent / f"seed-{seed}"
+            shutil.copytree(Path(folder) / "logs", kept, dirs_exist_ok=True)
+            print(f"    what the processes said is in {kept}")
     kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(outcome.kinds.items()))
     print(
         f"seed {seed:>4} {wanted.bus:<6} {outcome.kills:>2} kills ({kinds}): "
