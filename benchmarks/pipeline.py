@@ -55,6 +55,11 @@ class Shape:
     more: Mapping[str, Any] | None = None
 
 
+def tidy_when_told_to_end() -> None:
+    """SIGTERM unwinds like Ctrl-C, so that no process is left behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
 class Pipeline:
     """One state directory and its processes. Use in a ``with``: leaving it kills all of them."""
 

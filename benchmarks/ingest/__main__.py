@@ -22,6 +22,7 @@ from pathlib import Path
 
 from benchmarks.ingest import latency, saturation, serving, stage
 from benchmarks.ingest.figures import Figures, say, surroundings
+from benchmarks.pipeline import tidy_when_told_to_end
 
 DEFAULT = ("sqlite", "kafka", "stage", "latency")
 PARTS = (*DEFAULT, "saturation")
@@ -70,6 +71,7 @@ def options() -> argparse.Namespace:
 def main() -> int:
     """0 when nothing acknowledged was missing; figures decide nothing."""
     given = options()
+    tidy_when_told_to_end()
     figures, began_s, fine = Figures(), time.monotonic(), True
     figures.more.update(surroundings(given.seed, given.quick))
     say(", ".join(f"{name} {value}" for name, value in figures.more.items()))

@@ -15,6 +15,7 @@ from benchmarks import broker
 from benchmarks.kills.plan import Bus, Plan, plan
 from benchmarks.kills.progress import Progress, code_digest, summary
 from benchmarks.kills.world import Outcome, live_through
+from benchmarks.pipeline import tidy_when_told_to_end
 
 PROGRESS = Path(".trimtab/campaign/kills.jsonl")
 KILLS = 300
@@ -67,6 +68,7 @@ def one_round(wanted: Plan, seed: int, given: argparse.Namespace) -> Outcome:
 def main(arguments: list[str] | None = None) -> int:
     """0 when nothing was lost, nothing counted twice and nothing else was wrong."""
     given = options(arguments)
+    tidy_when_told_to_end()
     progress = Progress(given.progress, code_digest())
     done = {} if given.again else progress.done()
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
