@@ -4,8 +4,27 @@ from __future__ import annotations
 
 from signals.edge_records import check_counted, check_named
 from signals.errors import Rejected
-from signals.events import Arrived, Counted, Finished, Named, Record, Second, SeenStamp, Signal
-from signals.record_bounds import check_counts, check_names, check_request, check_second
+from signals.events import (
+    Arrived,
+    Counted,
+    Finished,
+    Named,
+    Record,
+    Second,
+    SeenStamp,
+    Signal,
+    Started,
+)
+from signals.record_bounds import (
+    MAX_POLICIES,
+    check_counts,
+    check_many,
+    check_names,
+    check_request,
+    check_second,
+    check_started,
+    check_texts,
+)
 from signals.records import RECORD_NAMES, TIME_FIELDS, event_time_us, record_id, record_name
 from signals.rules import MAX_ID, Rules, allow, in_time
 from signals.wire import Posted
@@ -45,6 +64,8 @@ def check_basic(posted: Posted, rules: Rules) -> Signal:
 def _check_stamp(stamp: SeenStamp) -> None:
     check_counts(stamp, "data.stamp")
     check_names(stamp, ("digest",), "data.stamp")
+    check_many(stamp.policies, MAX_POLICIES, "data.stamp.policies")
+    check_texts(stamp.policies, "data.stamp.policies")
     if stamp.trial is not None:
         check_counts(stamp.trial, "data.stamp.trial")
         check_names(stamp.trial, ("id",), "data.stamp.trial")
@@ -59,6 +80,8 @@ def _check_record(record: Record, rules: Rules) -> None:
         raise Rejected("finished before it arrived", field="data.finished_us")
     if isinstance(record, Second):
         check_second(record)
+    if isinstance(record, Started):
+        check_started(record)
     if isinstance(record, Counted):
         check_counted(record, rules)
     if isinstance(record, Named):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sized
 from typing import Final
 
 from msgspec import Struct
 
 from signals.errors import Rejected
-from signals.events import MICROS, Arrived, Finished, NamedRequest, Second
+from signals.events import MICROS, Arrived, Finished, NamedRequest, Second, Started
 from signals.rules import MAX_ID, Rules, check_id, in_time, target_of_request
 
 MAX_INTENTS: Final = 64
+MAX_KNOBS: Final = 64
+MAX_POLICIES: Final = 64
+MAX_CURVE: Final = 1000
 MAX_SECOND_S: Final = 3600
+MAX_STEP_SUM: Final = 2**63 - 1
 MAX_COUNT: Final = 2**53
 """What JSON numbers carry exactly everywhere; sums of many still fit the store's 64 bits."""
 
@@ -21,7 +26,19 @@ def check_counts(record: Struct, path: str) -> None:
     for name in record.__struct_fields__:
         value = getattr(record, name)
         if type(value) is int and not 0 <= value <= MAX_COUNT:
-            raise Rejected("no count", field=f"{path}.{name}", value=value, allowed="0..2^53")
+            raise Rejected("no count", field=f"{path}.{name}", allowed="0..2^53")
+
+
+def check_many(many: Sized, most: int, path: str) -> None:
+    """Not more than ``most`` of them. Raises ``Rejected``."""
+    if len(many) > most:
+        raise Rejected(f"{len(many)} of them", field=path, value=len(many), allowed=most)
+
+
+def check_texts(texts: Iterable[str], path: str) -> None:
+    """All are short enough to be names. Raises ``Rejected``."""
+    if any(len(text) > MAX_ID for text in texts):
+        raise Rejected("no name", field=path, allowed=f"{MAX_ID} characters at most")
 
 
 def check_names(record: Struct, names: tuple[str, ...], path: str) -> None:
@@ -52,13 +69,24 @@ def check_request(
 
 
 def check_second(second: Second) -> None:
-    """A span, and a bounded number of intents. Raises ``Rejected``."""
+    """A span, and figures that can be added up. Raises ``Rejected``."""
     if not 0 <= second.to_us - second.from_us <= MAX_SECOND_S * MICROS:
         raise Rejected("not a span", field="data.from_us", allowed=f"{MAX_SECOND_S} s at most")
-    if len(second.intents) > MAX_INTENTS:
-        raise Rejected(
-            "too many intents",
-            field="data.intents",
-            value=len(second.intents),
-            allowed=MAX_INTENTS,
-        )
+    check_many(second.intents, MAX_INTENTS, "data.intents")
+    check_texts(second.intents, "data.intents")
+    for load in second.intents.values():
+        check_counts(load, "data.intents[...]")
+    for name in second.steps.__struct_fields__:
+        if not 0 <= getattr(second.steps, name) <= MAX_STEP_SUM:
+            raise Rejected("no sum", field=f"data.steps.{name}", allowed="0..2^63-1")
+    check_many(second.knobs, MAX_KNOBS, "data.knobs")
+    check_texts(second.knobs, "data.knobs")
+    if any(abs(value) > MAX_COUNT for value in second.knobs.values()):
+        raise Rejected("no value of a knob", field="data.knobs", allowed="-2^53..2^53")
+
+
+def check_started(started: Started) -> None:
+    """A curve of counts. Raises ``Rejected``."""
+    check_many(started.curve, MAX_CURVE, "data.curve")
+    for point in started.curve:
+        check_counts(point, "data.curve[...]")

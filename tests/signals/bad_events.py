@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from signals.events import MICROS, IntentLoad, Record
+from signals.events import MICROS, CurvePoint, IntentLoad, Record, StepMoments
 from tests.signals import making
 from tests.signals.making import T0_US, request_id
 from tests.signals.posted_events import (
@@ -52,6 +52,11 @@ FINISHED = making.finished(3, 1, T0_US - 9, T0_US)
 SECOND = making.second(4, T0_US)
 HUGE = 2**53 + 1
 MANY_LOADS = {f"i{number}": IntentLoad() for number in range(65)}
+LOST = IntentLoad(arrivals=-1)
+STARTED = making.started(5, T0_US)
+POINT = CurvePoint(decode=1, prefill=0, step_us=20_000)
+BACKWARDS = CurvePoint(decode=1, prefill=0, step_us=-1)
+SWARMED = msgspec.structs.replace(making.stamp(), policies=("p",) * 65)
 TWICE = msgspec.msgpack.encode([100, 1, 100, 1])
 FALLING = msgspec.msgpack.encode([200, 1, 100, 1])
 SKETCHES = (
@@ -204,7 +209,16 @@ JUDGED: Mapping[str, tuple[Bad, ...]] = {
         Bad(_replaced(FINISHED, class_=LONG), "data.class", "no name"),
         Bad(_replaced(SECOND, from_us=T0_US + 1), "data.from_us", "not a span"),
         Bad(_replaced(SECOND, to_us=T0_US + 301 * MICROS), "data.to_us", "not within"),
-        Bad(_replaced(SECOND, intents=MANY_LOADS), "data.intents", "too many"),
+        Bad(_replaced(SECOND, intents=MANY_LOADS), "data.intents", "65 of them"),
+        Bad(_replaced(SECOND, intents={LONG: IntentLoad()}), "data.intents", "no name"),
+        Bad(_replaced(SECOND, intents={"live": LOST}), "data.intents[...].arrivals", "no count"),
+        Bad(_replaced(SECOND, steps=StepMoments(tt=2**63)), "data.steps.tt", "no sum"),
+        Bad(_replaced(SECOND, knobs={LONG: 1}), "data.knobs", "no name"),
+        Bad(_replaced(SECOND, knobs={"active_cap": -HUGE}), "data.knobs", "no value"),
+        Bad(_replaced(SECOND, knobs=dict.fromkeys(MANY_LOADS, 1)), "data.knobs", "65 of them"),
+        Bad(_replaced(STARTED, curve=(POINT,) * 1001), "data.curve", "1001 of them"),
+        Bad(_replaced(STARTED, curve=(BACKWARDS,)), "data.curve[...].step_us", "no count"),
+        Bad(_replaced(SECOND, stamp=SWARMED), "data.stamp.policies", "65 of them"),
         Bad(_replaced(SECOND, kv_blocks_used=-1), "data.kv_blocks_used", "no count"),
         Bad(_replaced(SECOND, stamp=making.stamp(digest=LONG)), "data.stamp.digest", "no name"),
     ),
