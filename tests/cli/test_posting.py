@@ -1,100 +1,108 @@
-"""Files of events, posted in parts to a signals API that is full now and then."""
+"""Files of events, posted in parts to a real signals API that is full now and then."""
 
 from __future__ import annotations
 
 import io
 import json
 import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from controller.cli.posting import documents, parts
-from signals.errors import Rejected
-from tests.cli.running import Done, Trimtab
+from signals.bus.memory import MemoryBus
+from signals.bus.port import Message
+from signals.codec import decode
+from signals.definitions import StaticDefinitions
+from signals.errors import Rejected, Unavailable
+from signals.ingest.keys import Producer, StaticKeys, sha256_hex
+from signals.ingest.main import run
+from signals.settings import IngestSettings
+from tests.cli.running import Done, Trimtab, answers, until
+from tests.signals.making import INTENTS, METRICS, request_id
+from tests.signals.processes import free_port
 
-EVENT = {"id": "1", "kind": "business", "name": "thumbs", "value": 1, "request_id": "chat.0"}
+KEYS = StaticKeys(
+    {
+        sha256_hex("shop"): Producer(name="shop", kinds=frozenset({"business"})),
+        sha256_hex("slow"): Producer(name="slow", kinds=frozenset({"business"}), rate_per_s=2.0),
+    }
+)
 
 
-class Api(ThreadingHTTPServer):
-    """Takes each event whose id is even, and answers 503 as often as it was told to."""
+class FickleBus(MemoryBus):
+    """Remembers each append, and refuses as many as it was told to."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
+        super().__init__()
         self.full = 0
-        self.fast = 0
-        self.posts: list[tuple[str, list[str]]] = []
+        self.posts: list[list[str]] = []
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class _Answers(BaseHTTPRequestHandler):
-    server: Api
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        media = self.headers["Content-Type"]
-        if self.server.full:
-            self.server.full -= 1
-            self._answer(503, {"detail": "full"}, {"Retry-After": "0"})
-            return
-        if self.server.fast:
-            self.server.fast -= 1
-            self._answer(429, {"detail": "too fast"}, {"Retry-After": "0"})
-            return
-        lines = body.split(b"\n") if "ndjson" in media else _array(body)
-        ids = [json.loads(line)["id"] for line in lines]
-        self.server.posts.append((media, ids))
-        refused = [
-            {"index": index, "id": id_, "reason": "odd", "field": "id", "allowed": "even"}
-            for index, id_ in enumerate(ids)
-            if int(id_) % 2
-        ]
-        accepted = len(ids) - len(refused)
-        answer = {"accepted": accepted, "duplicates": 0, "refused": refused}
-        self._answer(202 if accepted else 422, answer, {})
-
-    def _answer(self, status: int, body: object, headers: dict[str, str]) -> None:
-        encoded = json.dumps(body).encode()
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(encoded)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(encoded)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+    def append(self, batch: Sequence[Message]) -> Future[None]:
+        if self.full:
+            self.full -= 1
+            raise Unavailable("the log is full")
+        self.posts.append([decode(message.body).id for message in batch])
+        return super().append(batch)
 
 
-def _array(body: bytes) -> list[bytes]:
-    return [json.dumps(one).encode() for one in json.loads(body)]
+class Api:
+    """The signals API over such a bus."""
+
+    def __init__(self, bus: FickleBus, url: str) -> None:
+        self.bus = bus
+        self.url = url
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Api]:
+    bus, stop, settings = FickleBus(), threading.Event(), IngestSettings(port=free_port())
+    thread = threading.Thread(
+        target=run,
+        kwargs={
+            "bus": bus,
+            "keys": KEYS,
+            "definitions": StaticDefinitions(METRICS),
+            "targets": INTENTS.keys(),
+            "settings": settings,
+            "stop": stop,
+        },
+    )
+    thread.start()
+    url = f"http://127.0.0.1:{settings.port}"
+    until(lambda: answers(f"{url}/readyz"), "ingest answers")
+    yield Api(bus, url)
+    stop.set()
+    thread.join()
 
 
 @pytest.fixture
-def api() -> Iterator[Api]:
-    server = Api()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def api(running: Api) -> Api:
+    running.bus.full = 0
+    running.bus.posts.clear()
+    return running
 
 
-def posted(api: Api, folder: Path, body: str, *words: str) -> Done:
-    key, file = folder / "shop.key", folder / "events"
-    key.write_text("k")
+def event(id_: int) -> dict[str, object]:
+    """Feedback; that with an odd id has a value that no boolean has."""
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    about = {"kind": "business", "name": "copied", "time": at, "request_id": request_id(1)}
+    return {"id": str(id_), **about, "value": 0.5 if id_ % 2 else 1}
+
+
+def posted(api: Api, folder: Path, body: str, *words: str, key: str = "shop") -> Done:
+    secret, file = folder / "some.key", folder / "events"
+    secret.write_text(key)
     file.write_text(body)
-    command = ("signals", "post", str(file), "--key", str(key), "--url", api.url, *words)
+    command = ("signals", "post", str(file), "--key", str(secret), "--url", api.url, *words)
     return Trimtab(folder)(*command)
 
 
 def lines(*ids: int) -> str:
-    return "".join(json.dumps(EVENT | {"id": str(id_)}) + "\n" for id_ in ids)
+    return "".join(json.dumps(event(id_)) + "\n" for id_ in ids)
 
 
 def test_a_large_file_goes_in_bounded_posts_and_refused_lines_are_named(
@@ -103,28 +111,44 @@ def test_a_large_file_goes_in_bounded_posts_and_refused_lines_are_named(
     body = lines(0, 2, 4) + "\n" + lines(5, 6)
     done = posted(api, tmp_path, body, "--batch", "2", "--json")
     assert done.code == 1
-    assert [ids for _, ids in api.posts] == [["0", "2"], ["4", "5"], ["6"]]
+    assert api.bus.posts == [["0", "2"], ["4"], ["6"]]
     told = done.json
     assert (told["posts"], told["accepted"], told["refused"]) == (3, 4, 1)
     assert [(one["number"], one["id"], one["field"]) for one in told["refusals"]] == [
-        (5, "5", "id")
+        (5, "5", "value")
     ]
-    assert "event 5 (5): odd; field: id; allowed: even" in posted(api, tmp_path, body).out
+    again = posted(api, tmp_path, body)
+    assert "4 accepted, 4 of them seen before" in again.out
+    assert "event 5 (5): not a boolean; field: value; allowed: boolean" in again.out
 
 
-def test_a_full_api_is_asked_again_and_an_absent_one_named(api: Api, tmp_path: Path) -> None:
-    api.full, api.fast = 3, 2
-    done = posted(api, tmp_path, lines(0, 2))
+def test_a_full_api_is_asked_again_after_as_long_as_it_said(api: Api, tmp_path: Path) -> None:
+    api.bus.full = 1
+    done = posted(api, tmp_path, lines(10, 12))
     assert (done.code, done.out) == (0, "2 accepted, 0 of them seen before\n")
-    api.full = 1_000_000
-    away = posted(api, tmp_path, lines(2, 4), "--retry-s", "0.2")
+    assert api.bus.posts == [["10", "12"]]
+
+
+def test_a_key_with_a_rate_is_waited_for(api: Api, tmp_path: Path) -> None:
+    done = posted(api, tmp_path, lines(20, 22, 24), "--batch", "2", key="slow")
+    assert done.code == 0, done.err
+    assert api.bus.posts == [["20", "22"], ["24"]]
+
+
+def test_an_api_that_stays_full_is_given_up_saying_how_far_it_came(
+    api: Api, tmp_path: Path
+) -> None:
+    api.bus.full = 1_000_000
+    away = posted(api, tmp_path, lines(30, 32), "--retry-s", "0.2")
     assert away.code == 3
     assert "0 events before number 1 were accepted: post the same again" in away.err
+    api.bus.full = 0
+    assert posted(api, tmp_path, lines(30, 32)).code == 0
 
 
 def test_a_file_that_is_refused_altogether_fails(api: Api, tmp_path: Path) -> None:
     assert posted(api, tmp_path, lines(1, 3)).code == 2
-    missing = Trimtab(tmp_path)("signals", "post", "nowhere", "--key", str(tmp_path / "shop.key"))
+    missing = Trimtab(tmp_path)("signals", "post", "nowhere", "--key", str(tmp_path / "some.key"))
     assert missing.code == 2
     assert "cannot read nowhere" in missing.err
 
@@ -132,15 +156,14 @@ def test_a_file_that_is_refused_altogether_fails(api: Api, tmp_path: Path) -> No
 def test_an_array_over_many_lines_and_cloud_events_are_posted_as_what_they_are(
     api: Api, tmp_path: Path
 ) -> None:
-    array = json.dumps([EVENT | {"id": "2"}, EVENT | {"id": "4"}], indent=2)
+    array = json.dumps([event(40), event(42)], indent=2)
     assert posted(api, tmp_path, array).code == 0
-    cloud = json.dumps({"specversion": "1.0", "id": "6", "type": "x", "source": "y"}) + "\n"
-    assert posted(api, tmp_path, lines(0) + cloud + cloud).code == 0
-    assert api.posts == [
-        ("application/json", ["2", "4"]),
-        ("application/x-ndjson", ["0"]),
-        ("application/cloudevents-batch+json", ["6", "6"]),
-    ]
+    plain = event(44)
+    about = {name: plain[name] for name in ("request_id", "value")}
+    cloud = {"specversion": "1.0", "source": "shop", "time": plain["time"], "data": about}
+    cloud |= {"id": "46", "type": "trimtab.business.copied"}
+    assert posted(api, tmp_path, lines(44) + json.dumps(cloud) + "\n").code == 0
+    assert [len(post) for post in api.bus.posts] == [2, 1, 1]
 
 
 @pytest.mark.parametrize("body", [b"", b"\n \n", b"[1, 2", b"nonsense\nmore"])
