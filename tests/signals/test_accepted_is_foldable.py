@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from signals.events import IntentLoad, Record
+from signals.events import IntentLoad, Record, SeenTrial
 from signals.features.reader import SqliteFeatures
 from tests.signals import making
 from tests.signals.making import T0_US, Folding
@@ -17,8 +17,9 @@ from tests.signals.posted_events import about, counted, event, named, posted, sc
 from tests.signals.posting import Ingest
 
 EDGES = (0, 1, 2**31, 2**53, 2**60, 2**63 - 1, 2**64, -1, -(2**53))
+TRIAL = SeenTrial(id="t1", block=1, arm="candidate")
 RECORDS: tuple[Record, ...] = (
-    making.arrived(2, 1, T0_US),
+    making.arrived(2, 1, T0_US, by=making.stamp(trial=TRIAL)),
     making.finished(3, 1, T0_US - 9, T0_US),
     making.second(4, T0_US, live=IntentLoad(arrivals=1)),
     making.started(5, T0_US),
