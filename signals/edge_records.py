@@ -45,6 +45,7 @@ def check_counted(record: Counted, rules: Rules) -> None:
             value=record.start_us,
             allowed=f"multiples of {WINDOW_S * MICROS}",
         )
+    in_time(record.start_us, rules, field="data.start_us")
     if record.revision < 1:
         raise Rejected("no revision", field="data.revision", value=record.revision, allowed=">= 1")
     check_id(record.source, "data.source")

@@ -13,7 +13,7 @@ TIME_FIELDS: Final[Mapping[type[Record], str]] = {
     Finished: "finished_us",
     Second: "to_us",
     Started: "at_us",
-    Counted: "start_us",
+    Counted: "at_us",
     Named: "at_us",
 }
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from signals.bus.port import Entry
 from signals.codec import Malformed, decode
-from signals.events import Arrived, Finished, Signal
+from signals.events import Arrived, Counted, Finished, Named, NamedRequest, Signal
 
 DIGEST_BYTES = 16
 
@@ -45,8 +45,9 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     """An acknowledged event that can't be counted, kept with the reason.
 
     ``reason``: undecodable, conflict, undeclared_metric, outside_attribution, orphan_expired,
-    sequence_forgotten, quarantined, unfoldable, deadly or too_old. ``attempts``: replays in vain.
-    ``owns_id``: its id was remembered when it came, so no other event has used it.
+    sequence_forgotten, window_forgotten, quarantined, unfoldable, deadly or too_old.
+    ``attempts``: replays in vain. ``owns_id``: its id was remembered when it came, so no other
+    event has used it.
     """
 
     offset: int
@@ -118,6 +119,7 @@ class Needs(Struct, frozen=True, kw_only=True):
     named_external: set[ExternalId] = field(default_factory=set)
     arrivals: dict[Session, int] = field(default_factory=dict)
     moments: set[tuple[str, str, int]] = field(default_factory=set)
+    counted: list[Counted] = field(default_factory=list)
     engines: set[EngineKey] = field(default_factory=set)
     targets: set[str] = field(default_factory=set)
     accepted_us: int = 0
@@ -163,6 +165,11 @@ def needs(batch: Batch) -> Needs:
         found.engines.add((stamp.target, stamp.replica, stamp.incarnation))
         if isinstance(record, Arrived | Finished):
             _for_request(found, stamp.target, record)
+        elif isinstance(record, Named):
+            for request in record.requests:
+                _for_request(found, stamp.target, request)
+        elif isinstance(record, Counted):
+            found.counted.append(record)
     return found
 
 
@@ -179,7 +186,7 @@ def _for_feedback(found: Needs, event: Event) -> None:
         found.moments.add((signal.target, signal.session_id, signal.time_us))
 
 
-def _for_request(found: Needs, target: str, record: Arrived | Finished) -> None:
+def _for_request(found: Needs, target: str, record: Arrived | Finished | NamedRequest) -> None:
     found.request_ids.add(record.request_id)
     if record.external_id is not None:
         found.external_ids.add((target, record.external_id))

@@ -22,7 +22,7 @@ from signals.features.batch import (
     kind_of,
 )
 from signals.features.correlate import Wait
-from signals.features.model import Outcome, RequestRow, SecondRow, WindowKey
+from signals.features.model import Outcome, RequestRow, SecondRow, WindowCounts, WindowKey
 from signals.features.operating import CommandOutcome, Quarantined
 from signals.features.producers import Delays, ProducerCounts
 from signals.features.sequences import Sequence
@@ -114,6 +114,20 @@ class Value(Struct, frozen=True, kw_only=True):
         return max(self.low, min(self.high, self.micros))
 
 
+class PartKey(Struct, frozen=True, kw_only=True, order=True):
+    """A window as one source at the edge counts it."""
+
+    source: str
+    window: WindowKey
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """What a source says of a window, in its latest revision."""
+
+    revision: int
+    counts: WindowCounts
+
+
 class Suspect(Struct, frozen=True):
     """Event time of a replica whose windows may have become complete or incomplete."""
 
@@ -146,6 +160,7 @@ class Known:
         self.waiting: dict[int, Orphan] = {}
         self.giving_up: list[tuple[int, int]] = []
         self.values: dict[ValueKey, Value] = {}
+        self.parts: dict[PartKey, Part] = {}
         self.watermarks: dict[str, int] = {}
         self.last_seen: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self.quarantined: set[str] = set()
@@ -181,6 +196,7 @@ class Change:
         self.seconds: list[SecondRow] = []
         self.outcomes: list[JoinedOutcome] = []
         self.values: dict[ValueKey, Value] = {}
+        self.parts: dict[PartKey, Part] = {}
         self.orphans: dict[int, Orphan] = {}
         self.orphans_gone: list[int] = []
         self.seen: list[Event] = []

@@ -18,7 +18,7 @@ from signals.features.letters import Chosen, choose
 from signals.features.model import ATOM_S, RequestRow, WindowKey, WindowRevision
 from signals.features.schema import passing
 from signals.features.seen import SeenDays
-from signals.features.windows import within
+from signals.features.windows import atom_of, within
 
 EXTERNAL_MATCHES = 20
 """Requests looked at per external id, latest first: a client may send the same id for ever."""
@@ -59,6 +59,7 @@ class Lookups:
         self._giving_up(needs, known)
         self._sessions(needs.moments, known)
         self._values(_spoken_of(needs, known), known)
+        self._parts(needs, known)
         self._engines(needs, known)
         known.quarantined = {name for (name,) in self._rows("SELECT producer FROM quarantine", ())}
         return known
@@ -205,6 +206,18 @@ class Lookups:
         for row in self._rows(select, (_listed(request_ids),)):
             key, value = rows.value_of(row)
             known.values.setdefault(key, value)
+
+    def _parts(self, needs: Needs, known: Known) -> None:
+        """What the sources at the edge said before."""
+        select = (
+            f"SELECT * FROM edge_parts WHERE target = ? AND width_s = ? AND start_us = ?{_SAME}"
+            " AND source = ?"
+        )
+        keys = {
+            (*rows.row_of_key(atom_of(each.stamp, each.intent, each.start_us)), each.source)
+            for each in needs.counted
+        }
+        known.parts = dict(map(rows.part_of, self._each(select, sorted(keys))))
 
     def _engines(self, needs: Needs, known: Known) -> None:
         by_key = "SELECT state FROM engines WHERE target = ? AND replica = ? AND incarnation = ?"

@@ -75,7 +75,8 @@ class WindowRevision(Struct, frozen=True, kw_only=True):
 class RequestRow(Struct, frozen=True, kw_only=True):
     """One request as known now. ``good`` None: not decided yet (missing, never zero).
 
-    ``deadline_us`` is a moment, not a span: unfinished then, the request has failed.
+    ``deadline_us`` is a moment, not a span: unfinished then, the request has failed. ``counted``:
+    at the edge; then nothing is known of it here but who and when, and no trial reads it.
     """
 
     request_id: str
@@ -105,6 +106,7 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     error: str | None
     external_id: str | None
     session_id: str | None
+    counted: bool = False
 
 
 class SecondRow(Struct, frozen=True, kw_only=True):

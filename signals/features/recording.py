@@ -5,12 +5,20 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from signals.events import Arrived, Finished, Record, Second, Started
+from signals.events import Arrived, Counted, Finished, Named, Record, Second, Started
 from signals.features.batch import Event
-from signals.features.change import Change, EngineState, FeatureRules, Known
+from signals.features.change import (
+    Change,
+    EngineState,
+    FeatureRules,
+    Known,
+    Part,
+    PartKey,
+)
 from signals.features.joining import Join, atom_of_row
-from signals.features.model import RequestRow, SecondRow
-from signals.features.requests import judge, judged, row_of_arrival, row_of_end
+from signals.features.keeping import oldest_us
+from signals.features.model import ATOM_S, RequestRow, SecondRow
+from signals.features.requests import judge, judged, row_of_arrival, row_of_end, row_of_named
 from signals.features.windows import atom_of, loads
 from signals.records import event_time_us
 
@@ -30,12 +38,21 @@ class Recording(Struct, frozen=True):
         match record:
             case Second():
                 self._second(record)
-            case Arrived():
-                self._arrived(record)
-            case Finished():
-                self._finished(record)
+            case Arrived() | Finished():
+                self.request(record)
             case Started():
                 self._started(record)
+            case Counted():
+                self._counted(event, record)
+            case Named():
+                self._named(record)
+
+    def request(self, record: Arrived | Finished) -> None:
+        """Take what an engine says of one request."""
+        if isinstance(record, Arrived):
+            self._arrived(record)
+        else:
+            self._finished(record)
 
     def settle(self, row: RequestRow, *, watermark_us: int) -> RequestRow:
         """Judge a request as far as it can be; corrects the windows when the judgement changed."""
@@ -90,6 +107,38 @@ class Recording(Struct, frozen=True):
         for intent, load in loads(record, self.rules.declared(record.stamp.target)).items():
             tally = self.change.tallies[atom_of(record.stamp, intent, last_moment_us)]
             tally.load(record, load)
+
+    def _counted(self, event: Event, record: Counted) -> None:
+        """A source's revision of a window takes the place of its last one."""
+        window = atom_of(record.stamp, record.intent, record.start_us)
+        if record.start_us < self._oldest_us(window.target):
+            self.change.bury(event, "window_forgotten", "its window is not kept any more")
+            return
+        key = PartKey(source=record.source, window=window)
+        before = self.known.parts.get(key)
+        if before is not None and before.revision >= record.revision:
+            if before.revision == record.revision and before.counts != record.counts:
+                detail = f"revision {record.revision} was something else before"
+                self.change.bury(event, "conflict", detail)
+            return
+        tally = self.change.tallies[window]
+        if before is not None:
+            tally.retract(before.counts)
+        tally.merge(record.counts)
+        part = Part(revision=record.revision, counts=record.counts)
+        self.known.parts[key] = self.change.parts[key] = part
+
+    def _oldest_us(self, target: str) -> int:
+        watermark_us = self.known.watermarks.get(target, 0)
+        return oldest_us(ATOM_S, watermark_us=watermark_us, settings=self.rules.settings)
+
+    def _named(self, record: Named) -> None:
+        """Requests that were counted at the edge, so they only wait for feedback here."""
+        for request in record.requests:
+            if request.request_id not in self.known.rows:
+                row = row_of_named(record.stamp, request)
+                self._keep(row)
+                self.join.request_appeared(row)
 
     def _arrived(self, record: Arrived) -> None:
         if record.request_id in self.known.rows:

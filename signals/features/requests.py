@@ -19,7 +19,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from signals.events import Arrived, Finished, SeenStamp
+from signals.events import Arrived, Finished, NamedRequest, SeenStamp
 from signals.features.model import RequestRow
 from signals.settings import Slo
 
@@ -53,6 +53,23 @@ def row_of_end(record: Finished, arrived: RequestRow | None, slo: Slo) -> Reques
         external_id=record.external_id or (arrived.external_id if arrived else None),
         session_id=record.session_id or (arrived.session_id if arrived else None),
     )
+
+
+def row_of_named(stamp: SeenStamp, request: NamedRequest) -> RequestRow:
+    """A request that was counted at the edge: it can be joined to, and is judged there."""
+    record = Arrived(
+        seq=0,
+        stamp=stamp,
+        request_id=request.request_id,
+        intent=request.intent,
+        class_=request.class_,
+        arrival_us=request.arrival_us,
+        prompt_tokens=0,
+        max_tokens=0,
+        external_id=request.external_id,
+        session_id=request.session_id,
+    )
+    return msgspec.structs.replace(row_of_arrival(record, Slo()), counted=True)
 
 
 def judge(row: RequestRow, slo: Slo, *, watermark_us: int) -> Judgement | None:

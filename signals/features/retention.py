@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from signals.events import MICROS
 from signals.features.keeping import oldest_us
 from signals.features.letters import bury_orphans
-from signals.features.model import WIDTHS_S
+from signals.features.model import ATOM_S, WIDTHS_S
 from signals.features.seen import SeenDays
 from signals.settings import FeatureSettings
 
@@ -54,6 +54,9 @@ def _windows(
             before_us = min(before_us, open_us)
         old = "windows WHERE target = ? AND width_s = ? AND start_us < ?"
         yield _deletion(old, (target, width_s, before_us), settings.prune_rows)
+    forgotten_us = oldest_us(ATOM_S, watermark_us=watermark_us, settings=settings)
+    said = "edge_parts WHERE target = ? AND width_s = ? AND start_us < ?"
+    yield _deletion(said, (target, ATOM_S, forgotten_us), settings.prune_rows)
 
 
 def _deletion(from_where: str, arguments: tuple[str | int, ...], limit: int) -> Step:

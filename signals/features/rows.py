@@ -8,7 +8,7 @@ import msgspec
 
 from signals.events import Signal
 from signals.features.batch import DeadLetter
-from signals.features.change import EngineState, Orphan, Value, ValueKey
+from signals.features.change import EngineState, Orphan, Part, PartKey, Value, ValueKey
 from signals.features.correlate import Wait
 from signals.features.deaths import RunState
 from signals.features.model import (
@@ -114,7 +114,7 @@ def row_of_request(row: RequestRow) -> tuple[str | int | None, ...]:
         row.target,
         row.intent,
         row.arrival_us,
-        row.trial,
+        "" if row.counted else row.trial,
         row.block,
         row.good,
         row.deadline_us if row.good is None else None,
@@ -149,6 +149,18 @@ def orphan_of(row: tuple[Any, ...]) -> Orphan:
         signal=signal_decoder.decode(signal),
         wait=Wait(*waits) if any(waits) else None,
     )
+
+
+def row_of_part(key: PartKey, part: Part) -> tuple[str | int, ...]:
+    """To the columns of ``edge_parts``."""
+    return *row_of_key(key.window), key.source, part.revision, text(part.counts)
+
+
+def part_of(row: tuple[Any, ...]) -> tuple[PartKey, Part]:
+    """From the columns of ``edge_parts``."""
+    *key, source, revision, counts = row
+    part = Part(revision=revision, counts=_counts_decoder.decode(counts))
+    return PartKey(source=source, window=key_of(tuple(key))), part
 
 
 def row_of_value(key: ValueKey, value: Value) -> tuple[str | int, ...]:

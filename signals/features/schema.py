@@ -196,7 +196,24 @@ _VERSION_5 = """
 CREATE TABLE seen_filters (part TEXT PRIMARY KEY, keys INTEGER NOT NULL, bits BLOB NOT NULL);
 """
 
-_SCRIPTS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
+_VERSION_6 = """
+CREATE TABLE edge_parts (
+    target TEXT NOT NULL,
+    width_s INTEGER NOT NULL,
+    start_us INTEGER NOT NULL,
+    replica TEXT NOT NULL,
+    intent TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    trial TEXT NOT NULL,
+    block INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    counts TEXT NOT NULL,
+    UNIQUE (target, width_s, start_us, replica, intent, digest, trial, block, source)
+);
+"""
+
+_SCRIPTS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
 """Statements end in a semicolon at the end of a line, and nowhere else is one."""
 SCHEMA_VERSION = len(_SCRIPTS)
 

@@ -63,10 +63,19 @@ class Durations:
         elif moments.sketch:
             sketch.merge(self._bins, sketch.decode(moments.sketch))
 
+    def retract(self, moments: Moments) -> None:
+        """Take away what was merged before."""
+        self.count -= moments.count
+        self.sum_us -= moments.sum_us
+        self.sum_sq -= moments.sum_sq
+        for key, count in sketch.decode(moments.sketch).items():
+            self._bins[key] = self._bins.get(key, 0) - count
+
     def absorb(self, other: Durations) -> None:
         """Add another's that has grown here too."""
-        if other.count:
-            self.merge(other.frozen())
+        found = other.frozen()
+        if found is not _NO_DURATIONS:
+            self.merge(found)
 
     def frozen(self) -> Moments:
         """As published."""
@@ -165,6 +174,17 @@ class Tally:
         for metric, of_metric in counts.outcomes.items():
             for producer, (requests, micros) in of_metric.items():
                 self.outcome(metric, producer, requests=requests, micros=micros)
+
+    def retract(self, counts: WindowCounts) -> None:
+        """Take away what was merged before. Gauges stay: they only go on."""
+        for name in _SUMS:
+            self.sums[name] -= getattr(counts, name)
+        self.ttft.retract(counts.ttft)
+        self.tpot.retract(counts.tpot)
+        self.e2e.retract(counts.e2e)
+        for metric, of_metric in counts.outcomes.items():
+            for producer, (requests, micros) in of_metric.items():
+                self.outcome(metric, producer, requests=-requests, micros=-micros)
 
     def absorb(self, other: Tally) -> None:
         """Add another tally."""

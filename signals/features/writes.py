@@ -30,6 +30,9 @@ _VALUE = """INSERT INTO outcome_values VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (request_id, metric, producer) DO UPDATE SET
 micros = excluded.micros, low = excluded.low, high = excluded.high,
 time_us = excluded.time_us, event_id = excluded.event_id"""
+_PART = """INSERT INTO edge_parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (target, width_s, start_us, replica, intent, digest, trial, block, source)
+DO UPDATE SET revision = excluded.revision, counts = excluded.counts"""
 _ORPHAN = """INSERT OR REPLACE INTO orphans (bus_offset, target, request_id, external_id,
 session_id, time_us, due_us, give_up_us, accepted_us, signal, producer)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -60,6 +63,7 @@ def write(db: sqlite3.Connection, written: Written) -> None:
         ],
     )
     db.executemany(_VALUE, [rows.row_of_value(*each) for each in change.values.items()])
+    db.executemany(_PART, [rows.row_of_part(*each) for each in change.parts.items()])
     _write_orphans(db, change)
     letters.take_out(db, change.letters_gone)
     letters.bury(db, change.dead, written.settings)

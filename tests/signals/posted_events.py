@@ -83,6 +83,7 @@ def counted(**changes: Any) -> Counted:
     made = Counted(
         seq=9,
         stamp=making.stamp(),
+        at_us=START_US + ATOM_US,
         source="edge-1",
         intent="live",
         start_us=START_US,
