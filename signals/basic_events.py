@@ -24,6 +24,7 @@ from signals.record_bounds import (
     check_second,
     check_started,
     check_texts,
+    check_tokens,
 )
 from signals.records import RECORD_NAMES, TIME_FIELDS, event_time_us, record_id, record_name
 from signals.rules import MAX_ID, Rules, allow, in_time
@@ -76,6 +77,7 @@ def _check_record(record: Record, rules: Rules) -> None:
     check_counts(record, "data")
     if isinstance(record, Arrived | Finished):
         check_request(record, record.stamp.target, rules, "data")
+        check_tokens(record)
     if isinstance(record, Finished) and record.finished_us < record.arrival_us:
         raise Rejected("finished before it arrived", field="data.finished_us")
     if isinstance(record, Second):

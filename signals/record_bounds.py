@@ -16,6 +16,7 @@ MAX_KNOBS: Final = 64
 MAX_POLICIES: Final = 64
 MAX_CURVE: Final = 1000
 MAX_SECOND_S: Final = 3600
+MAX_TOKENS: Final = 2**31
 MAX_STEP_SUM: Final = 2**63 - 1
 MAX_COUNT: Final = 2**53
 """What JSON numbers carry exactly everywhere; sums of many still fit the store's 64 bits."""
@@ -39,6 +40,13 @@ def check_texts(texts: Iterable[str], path: str) -> None:
     """All are short enough to be names. Raises ``Rejected``."""
     if any(len(text) > MAX_ID for text in texts):
         raise Rejected("no name", field=path, allowed=f"{MAX_ID} characters at most")
+
+
+def check_tokens(request: Arrived | Finished) -> None:
+    """Token counts from which a deadline can be reckoned. Raises ``Rejected``."""
+    for name in ("prompt_tokens", "max_tokens", "output_tokens"):
+        if getattr(request, name, 0) > MAX_TOKENS:
+            raise Rejected("too many tokens", field=f"data.{name}", allowed="0..2^31")
 
 
 def check_names(record: Struct, names: tuple[str, ...], path: str) -> None:

@@ -203,6 +203,7 @@ JUDGED: Mapping[str, tuple[Bad, ...]] = {
         Bad(_replaced(FINISHED, finished_us=T0_US - 10), "data.finished_us", "before it arrived"),
         Bad(_replaced(FINISHED, arrival_us=T0_US - 9 * 86_400 * MICROS), "data.arrival_us", "not"),
         Bad(_replaced(FINISHED, output_tokens=-1), "data.output_tokens", "no count"),
+        Bad(_replaced(FINISHED, max_tokens=2**31 + 1), "data.max_tokens", "too many tokens"),
         Bad(_replaced(FINISHED, ttft_us=HUGE), "data.ttft_us", "no count"),
         Bad(_replaced(FINISHED, external_id="a b"), "data.external_id", "not usable"),
         Bad(_replaced(FINISHED, intent=LONG), "data.intent", "no name"),

@@ -12,7 +12,7 @@ import msgspec
 from signals.events import IntentLoad, Record, SeenTrial
 from signals.features.reader import SqliteFeatures
 from tests.signals import making
-from tests.signals.making import T0_US, Folding
+from tests.signals.making import T0_US, Folding, request_id
 from tests.signals.posted_events import about, counted, event, named, posted, score
 from tests.signals.posting import Ingest
 
@@ -58,6 +58,8 @@ def test_every_record_that_is_accepted_with_a_number_at_an_edge_is_counted(tmp_p
             number += 1
             stamp = changed["data"]["stamp"]
             stamp["incarnation"] = f"i{number}"
+            if "request_id" in changed["data"]:
+                changed["data"]["request_id"] = request_id(number)
             changed["id"] = f"r0.i{number}.{changed['data']['seq']}"
             assert ingest.post(changed).status_code in (202, 422)
     assert_folds(tmp_path, ingest, at_least=250)
