@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from concurrent.futures import Future
@@ -69,6 +70,29 @@ def test_a_broker_that_stands_still_makes_appends_unavailable_and_is_found_again
         bus.append([message(3)]).result(WITHIN_S)
         bus.close()
         assert {0, 2, 3} <= set(bodies(settings))
+
+
+def test_a_batch_of_which_a_part_expires_first_is_answered_too() -> None:
+    """The client forgets the rest of it then: nothing of it expires any more."""
+    with Broker() as broker:
+        bus = KafkaBus(settings_for(broker.port, request_timeout_ms=1000))
+        bus.append([message(0)]).result(WITHIN_S)
+        batch = [
+            Message(
+                key=key_of(n % PARTITIONS), body=os.urandom(50_000), producer="p", accepted_us=n
+            )
+            for n in range(600)
+        ]
+        freeze(broker.pid)
+        for _ in range(3):
+            began_s = time.monotonic()
+            with pytest.raises(Unavailable):
+                bus.append(batch).result(WITHIN_S)
+            assert time.monotonic() - began_s < 5
+        thaw(broker.pid)
+        wait_until(bus.healthy)
+        bus.append(batch).result(WITHIN_S)
+        bus.close()
 
 
 def test_what_waits_is_bounded_and_more_is_refused_at_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 
 _FAILING_S = 1.0
 _STALLED_S = 1.0
+_LOOK_S = 0.25
+_LATE_S = 1.0
+"""How long after kafka-python's own time-out a delivery is given up by us: it may forget one."""
 _OVERHEAD_BYTES = 1024
 """What a request is longer than the one event in it."""
 
@@ -42,7 +46,12 @@ class KafkaBus:
         self._closed = False
         self._failed_at_s = float("-inf")
         self._moved_at_s = float("-inf")
+        self._under_way: deque[_Delivery] = deque()
+        self._limit_s = (self._settings.request_timeout_ms + self._settings.linger_ms) / 1000
         self._line = Line(settings.kafka)
+        self._over = threading.Event()
+        self._clock = threading.Thread(target=self._give_up_late, name="kafka-late", daemon=True)
+        self._clock.start()
 
     def append(self, batch: Sequence[Message]) -> Future[None]:
         """See ``Bus.append``. A batch larger than the whole bound is taken when nothing waits.
@@ -52,6 +61,7 @@ class KafkaBus:
         records = self._records(batch)
         producer = self._admit(len(batch))
         delivery = _Delivery(producer, len(batch), self._answered)
+        self._under_way.append(delivery)
         topic = self._settings.topic
         try:
             for partition, value in records:
@@ -83,6 +93,10 @@ class KafkaBus:
                 return
             self._closed = True
         self._line.close()
+        self._over.set()
+        self._clock.join()
+        while self._under_way:
+            self._under_way.popleft().failed(Unavailable("the bus is closed"))
 
     def _records(self, batch: Sequence[Message]) -> list[tuple[int, bytes]]:
         """The batch as (partition, value of a record); a partition's are in the batch's order."""
@@ -122,6 +136,16 @@ class KafkaBus:
             self._waiting += events
             return producer
 
+    def _give_up_late(self) -> None:
+        """Nobody waits for ever, whatever becomes of his records in the client."""
+        while not self._over.wait(_LOOK_S):
+            late_s = time.monotonic() - self._limit_s - _LATE_S
+            while self._under_way and (
+                self._under_way[0].done.done() or self._under_way[0].began_s < late_s
+            ):
+                late = self._under_way.popleft()
+                late.failed(TimeoutError("they have not answered in time"))
+
     def _answered(self, delivery: _Delivery) -> None:
         now_s = time.monotonic()
         with self._lock:
@@ -136,7 +160,10 @@ class KafkaBus:
 
 
 class _Delivery:
-    """A batch under way: answered once, when the last of its records was."""
+    """A batch under way: answered once, when the last of its records was, or the first one failed.
+
+    At the first, not the last: of a producer that failed nothing more may be heard.
+    """
 
     def __init__(self, producer: Any, events: int, on_answer: Callable[[_Delivery], None]) -> None:
         self.producer = producer
@@ -144,9 +171,11 @@ class _Delivery:
         # A running future can't be cancelled: who gives up waiting must not take the answer away.
         self.done.set_running_or_notify_cancel()
         self.events = events
+        self.began_s = time.monotonic()
         self.failure: Exception | None = None
         self._on_answer = on_answer
         self._under_way = 1
+        self._answered = False
         self._lock = threading.Lock()
 
     def follow(self, record: Any) -> None:
@@ -158,21 +187,20 @@ class _Delivery:
 
     def acknowledged(self, _: object = None) -> None:
         """A record is with the brokers, or: all records were sent."""
-        self._one_less(None)
+        with self._lock:
+            self._under_way -= 1
+            if self._under_way > 0 or self._answered:
+                return
+            self._answered = True
+        self._on_answer(self)
+        self.done.set_result(None)
 
     def failed(self, error: Exception) -> None:
         """A record may or may not be with the brokers."""
-        self._one_less(error)
-
-    def _one_less(self, error: Exception | None) -> None:
         with self._lock:
-            self._under_way -= 1
-            self.failure = self.failure or error
-            if self._under_way > 0:
+            if self._answered:
                 return
+            self._answered = True
+            self.failure = error
         self._on_answer(self)
-        if self.failure is None:
-            self.done.set_result(None)
-        else:
-            why = f"the brokers did not take the events: {self.failure}"
-            self.done.set_exception(Unavailable(why))
+        self.done.set_exception(Unavailable(f"the brokers did not take the events: {error}"))
