@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from signals.codec import encode
 from signals.definitions import Definition
-from signals.errors import Unavailable
 from signals.events import MICROS, Signal
 from signals.features.batch import DIGEST_BYTES, Event
 from signals.features.change import Change, FeatureRules, JoinedOutcome, Known, Orphan, Value
@@ -133,7 +132,7 @@ class Join(Struct, frozen=True):
         signal = event.signal
         definition = self._definition(signal)
         if definition is None or signal.value is None:
-            self.change.bury(event, "undeclared_metric", f"{signal.name} is not declared any more")
+            self.change.bury(event, "undeclared_metric", self._why_undefined(signal))
             return
         metric = definition.metric
         if signal.time_us - row.arrival_us > metric.attribution_s * MICROS:
@@ -161,19 +160,23 @@ class Join(Struct, frozen=True):
         self._window(outcome, row, metric)
 
     def _definition(self, signal: Signal) -> Definition | None:
-        """The version the event was accepted under; None: there is no such metric (any more).
+        """The version the event was accepted under; None: it is not there (any more).
 
-        Raises ``Unavailable`` for a version that can't be found of a metric that is there: what
-        the event says can't be known until it is.
+        Raises ``Unavailable`` when that can't be asked now.
         """
         definitions = self.rules.definitions
         current = definitions.current().get(signal.name)
         if signal.definition is None or (current and current.version == signal.definition):
             return current
-        found = definitions.version(signal.name, signal.definition)
-        if found is None and current is not None:
-            raise Unavailable(f"version {signal.definition} of metric {signal.name} is not there")
-        return found
+        return definitions.version(signal.name, signal.definition)
+
+    def _why_undefined(self, signal: Signal) -> str:
+        """A version that ingest read and that is gone comes of a store that was put back to an
+        older copy. It may never come again, so the event is kept for a replay and not waited for.
+        """
+        if signal.name not in self.rules.definitions.current():
+            return f"{signal.name} is not declared any more"
+        return f"version {signal.definition} of {signal.name} is not there"
 
     def _window(self, outcome: Outcome, row: RequestRow, metric: MetricSettings) -> None:
         """Correct what the window that the request arrived in says of this producer's values."""

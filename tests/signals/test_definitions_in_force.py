@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from signals.definitions import Definition
-from signals.errors import Unavailable
 from signals.events import MICROS, SeenTrial
 from signals.features.change import FeatureRules
 from signals.features.reader import SqliteFeatures
@@ -17,6 +16,7 @@ from signals.features.stage import FeatureStage
 from signals.features.store import FeatureStore
 from signals.settings import FeatureSettings, MetricSettings
 from tests.signals.making import INTENTS, T0_US, arrived, entries, feedback, request_id, stamp
+from tests.signals.on_the_bus import commanded, replay
 
 HOUR_US = 3600 * MICROS
 
@@ -113,16 +113,18 @@ def test_a_sum_is_held_to_the_bounds_that_its_last_event_was_read_by(
     assert window.counts.outcomes == {"pastes": {"shop": (1, 5 * MICROS)}}
 
 
-def test_a_version_that_is_not_there_yet_is_waited_for(
+def test_a_version_that_is_gone_is_not_waited_for_and_a_replay_finds_it_when_it_is_back(
     path: Path, features: SqliteFeatures, versions: Versions
 ) -> None:
     event = feedback("new", T0_US, number=1, definition=3)
-    with pytest.raises(Unavailable, match="version 3 of metric copied"):
-        take(path, versions, ARRIVED, event)
-    assert features.bus_offset() == 0
-    versions.all["copied", 3] = definition("copied", 3, hours=1)
     take(path, versions, ARRIVED, event)
+    (letter,) = features.dead_letters()
+    assert letter.reason == "undeclared_metric"
+    assert "version 3 of copied" in letter.detail
+    versions.all["copied", 3] = definition("copied", 3, hours=1)
+    take(path, versions, commanded("again", replay(letter.offset)))
     assert [each.definition for each in features.outcomes(request_id(1))] == [3]
+    assert features.dead_letters() == []
 
 
 def test_a_metric_that_never_was_is_a_dead_letter(
