@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Callable, Collection
 
@@ -18,6 +19,10 @@ from signals.ingest.keys import KeyReader
 from signals.settings import IngestSettings
 
 GRACE_S = 5
+_SWITCH_S = 0.001
+"""The bus' writer needs the interpreter a few times a commit, and waits that long for it each time
+while the event loop judges a post; Python's own 5 ms would be seen in every acknowledgement."""
+
 _STOP_POLL_S = 0.05
 _BACKLOG = 2048
 
@@ -38,6 +43,7 @@ def run(
     get their answers (``GRACE_S`` seconds at most) and everything acknowledged is durable. Raises
     ``Unavailable`` if the port cannot be had.
     """
+    sys.setswitchinterval(_SWITCH_S)
     try:
         app = make_app(
             bus=bus,
