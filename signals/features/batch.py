@@ -31,14 +31,22 @@ Sightings = tuple[tuple[bytes, bytes], ...]
 def sightings(signal: Signal, body: bytes) -> Sightings:
     """What an event is known by in the dedupe tables, each with the digest of what it says.
 
-    First (producer, id) and its body; then, of a score, (request, metric, model) and its value: one
-    model's score of a request is one and the same under any id.
+    First (producer, id) and its body as posted; then, of a score, (request, metric, model) and its
+    value: one model's score of a request is one and the same under any id.
     """
-    own = (digest_of(f"{signal.producer}\n{signal.id}".encode()), digest_of(body))
+    own = (digest_of(f"{signal.producer}\n{signal.id}".encode()), digest_of(_posted(signal, body)))
     if signal.kind != "semantic" or signal.request_id is None:
         return (own,)
     named = ("score", signal.target, signal.request_id, signal.name, signal.model or "")
     return own, (digest_of("\n".join(named).encode()), digest_of(repr(signal.value).encode()))
+
+
+def _posted(signal: Signal, body: bytes) -> bytes:
+    """The body without the definition that ingest read it by: an event that is posted again after a
+    change of its metric says the same as before."""
+    if signal.definition is None:
+        return body
+    return body.replace(b',"definition":%d' % signal.definition, b"", 1)
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):

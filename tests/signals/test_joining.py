@@ -42,6 +42,16 @@ BY_ID = feedback("a", T0_US + 2 * MICROS, number=1)
 BY_EXTERNAL = feedback("b", T0_US + 2 * MICROS, external_id="order-7", name="resent")
 
 
+def test_an_event_posted_again_after_its_metric_changed_is_a_duplicate_and_no_conflict(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    folding.take(ARRIVED, FINISHED)
+    for definition in (1, 2, 12):
+        folding.take(feedback("a", T0_US + 2 * MICROS, number=1, definition=definition))
+    assert values(features) == [("copied", 1.0)]
+    assert features.dead_letters() == []
+
+
 @pytest.mark.parametrize(
     "order", list(itertools.permutations([ARRIVED, FINISHED, BY_ID, BY_EXTERNAL]))
 )
