@@ -72,7 +72,8 @@ class Bus(Protocol):
     def append(self, batch: Sequence[Message]) -> Future[None]:
         """Append the batch; the future is resolved when all of it is durable, not before.
 
-        Raises ``Unavailable`` at once when too much is waiting. When the future fails with
+        Raises ``Unavailable`` at once when too much is waiting, ``Rejected`` for an event that is
+        larger than the log can hold; nothing of the batch is taken then. When the future fails with
         ``Unavailable``, some or none of the batch may be there: post it again, events carry ids.
         """
 
