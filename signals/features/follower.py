@@ -91,12 +91,18 @@ class Follower:
         if entries:
             open_s = began_s - self._opened_s
             wait_s = take(store, self._rules, entries, open_s=open_s)
-        if began_s >= self._prune_at_s and len(entries) < settings.batch_events:
-            more = store.prune(settings)
-            soon_s = settings.publish_ms / 1000
-            self._prune_at_s = began_s + (soon_s if more else settings.prune_every_s)
+        if began_s >= self._prune_at_s:
+            self._prune(store, began_s, behind=len(entries) >= settings.batch_events)
         took_s = time.monotonic() - began_s
         return pause_s(len(entries), settings, took_s=took_s) if wait_s is None else wait_s
+
+    def _prune(self, store: FeatureStore, now_s: float, *, behind: bool) -> None:
+        """One round of retention. While there is more to drop, the next follows soon; when the
+        stage is behind, after each batch: it drops more than a batch brings."""
+        settings = self._rules.settings
+        soon_s = 0.0 if behind else settings.publish_ms / 1000
+        more = store.prune(settings)
+        self._prune_at_s = now_s + (soon_s if more else settings.prune_every_s)
 
 
 def pause_s(read: int, settings: FeatureSettings, *, took_s: float) -> float:

@@ -128,7 +128,7 @@ def bury_orphans(
     db: sqlite3.Connection, before_us: int, limit: int, settings: FeatureSettings
 ) -> int:
     """Make orphans accepted before then dead letters; how many."""
-    oldest = "FROM orphans WHERE accepted_us < ? ORDER BY bus_offset LIMIT ?"
+    oldest = "FROM orphans WHERE accepted_us < ? ORDER BY accepted_us, bus_offset LIMIT ?"
     gone = db.execute(f"SELECT bus_offset, accepted_us, signal {oldest}", (before_us, limit))
     letters = [rows.dead_orphan(*row) for row in gone.fetchall()]
     bury(db, letters, settings)

@@ -13,7 +13,7 @@ memory, says which parts a key can't be in.
     seen_20786_2   growing             ─ filter ─ made again from the part when it is opened
     seen_20787_0   growing
 
-Memory: two bytes for each key kept. A day goes by emptying and dropping its parts.
+Memory: two bytes for each key kept. A day goes part by part, each in one piece.
 """
 
 from __future__ import annotations
@@ -120,21 +120,16 @@ class DayParts:
                 f"DELETE FROM {part.table} WHERE hash = ? AND value = ?", (hash_, value)
             )
 
-    def shrink(self, day: int, limit: int) -> int:
-        """Drop at most ``limit`` keys of a day, and what is empty then; how many went."""
+    def drop_oldest(self, day: int) -> int:
+        """Drop the oldest part of a day, and the day with its last one; how many keys went, 1 at
+        least."""
         part = self._parts[day][0]
-        gone = self._db.execute(
-            f"DELETE FROM {part.table} WHERE (hash, value) IN"
-            f" (SELECT hash, value FROM {part.table} LIMIT ?)",
-            (limit,),
-        ).rowcount
-        if gone < limit:
-            self._db.execute(f"DROP TABLE {part.table}")
-            self._db.execute(f"DELETE FROM {self._name}_filters WHERE part = ?", (part.table,))
-            self._parts[day].remove(part)
-            if not self._parts[day]:
-                del self._parts[day]
-        return gone
+        self._db.execute(f"DROP TABLE {part.table}")
+        self._db.execute(f"DELETE FROM {self._name}_filters WHERE part = ?", (part.table,))
+        self._parts[day].remove(part)
+        if not self._parts[day]:
+            del self._parts[day]
+        return max(1, part.keys)
 
     def _all(self) -> Iterable[Part]:
         """Newest day first: most of what is asked for twice came a moment ago."""

@@ -17,7 +17,8 @@ from signals.features.seen import SeenDays
 from signals.settings import FeatureSettings
 
 Step = Callable[[sqlite3.Connection], int]
-"""Deletes a bounded number of rows, in the caller's transaction; says how many."""
+"""Deletes a bounded number of rows, in the caller's transaction; says how many. Nothing has changed
+when that is none."""
 
 _BY_TIME = (("requests", "arrival_us"), ("seconds", "to_us"))
 
@@ -38,7 +39,7 @@ def steps(
     orphans_us = accepted_us - settings.orphan_s * MICROS
     yield lambda db: bury_orphans(db, orphans_us, limit, settings)
     for day in seen.over(accepted_us):
-        yield lambda _, day=day: seen.shrink(day, limit)  # type: ignore[misc]
+        yield lambda _, day=day: seen.forget_some(day)  # type: ignore[misc]
 
 
 def _windows(

@@ -213,7 +213,19 @@ CREATE TABLE edge_parts (
 );
 """
 
-_SCRIPTS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
+_VERSION_7 = """
+CREATE INDEX orphans_by_acceptance ON orphans (accepted_us);
+"""
+
+_SCRIPTS = (
+    _VERSION_1,
+    _VERSION_2,
+    _VERSION_3,
+    _VERSION_4,
+    _VERSION_5,
+    _VERSION_6,
+    _VERSION_7,
+)
 """Statements end in a semicolon at the end of a line, and nowhere else is one."""
 SCHEMA_VERSION = len(_SCRIPTS)
 

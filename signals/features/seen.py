@@ -73,9 +73,9 @@ class SeenDays:
         """Days that no entry accepted from now on can belong to."""
         return [day for day in self._parts.days() if day < accepted_us // DAY_US - KEPT_DAYS]
 
-    def shrink(self, day: int, limit: int) -> int:
-        """Forget at most ``limit`` ids of a day, which is gone when none are left; how many."""
-        return self._parts.shrink(day, limit)
+    def forget_some(self, day: int) -> int:
+        """Forget one part of a day, which is gone with the last; how many ids."""
+        return self._parts.drop_oldest(day)
 
     def _kept(self, identities: Iterable[bytes]) -> Iterator[tuple[bytes, int, bytes]]:
         """(identity, its hash, what is kept) of those that were seen."""
