@@ -67,7 +67,9 @@ class EngineProcess:
         self._identity = EngineIdentity(
             target=run.target, replica=run.replica, incarnation=os.urandom(6).hex()
         )
-        self._outlets = Outlets(settings, self._identity, producer_key=keys.producer)
+        self._outlets = Outlets(
+            settings, self._identity, producer_key=keys.producer, intents=run.intents
+        )
         self._seconds = SecondsTelemetry(
             self._outlets.ring, length_s=settings.second_ms / 1000, now=system_clock()
         )

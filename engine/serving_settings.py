@@ -96,6 +96,12 @@ class TelemetrySettings(Section):
         ge=16,
         le=1_000_000,
     )
+    count_at_edge: bool = setting(
+        False,
+        unit="",
+        reason="post windows of counts and request ids instead of every request: for thousands of"
+        " requests a second; no trial can judge such an engine",
+    )
     post_events: int = setting(500, unit="events", reason="one post; about 300 kB", ge=1, le=10_000)
     post_linger_ms: int = setting(
         50, unit="ms", reason="how long a record waits for company", ge=1, le=1000

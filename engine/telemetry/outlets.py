@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import SpanProcessor
@@ -10,11 +10,16 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 
 from engine.serving_settings import TelemetrySettings
 from engine.settings_in_force import EngineIdentity
+from engine.telemetry.counting import CountingRing, Outgoing
 from engine.telemetry.ledger import EndedVisit, Ledger
 from engine.telemetry.poster import SignalPoster
 from engine.telemetry.ring import TelemetryRing
 from engine.telemetry.trace_log import JsonLinesExporter
 from engine.telemetry.traces import EndedVisits, RequestTracer
+from signals.definitions import StaticDefinitions
+from signals.features.change import FeatureRules
+from signals.features.edge import EdgeCounter
+from signals.settings import FeatureSettings, IntentSettings
 
 
 class Outlets:
@@ -29,6 +34,7 @@ class Outlets:
         identity: EngineIdentity,
         *,
         producer_key: str | None,
+        intents: Mapping[str, IntentSettings],
     ) -> None:
         self._settings = settings
         self._resource = _resource(identity)
@@ -39,7 +45,7 @@ class Outlets:
         self._poster: SignalPoster | None = None
         if settings.ingest_url is not None:
             self._poster = SignalPoster(
-                self.ring,
+                _outgoing(self.ring, settings, identity, intents),
                 url=settings.ingest_url,
                 key=producer_key,
                 batch=settings.post_events,
@@ -67,6 +73,23 @@ class Outlets:
             self._tracer.close()
         if self._poster is not None:
             self._poster.close(self._settings.flush_s)
+
+
+def _outgoing(
+    ring: TelemetryRing,
+    settings: TelemetrySettings,
+    identity: EngineIdentity,
+    intents: Mapping[str, IntentSettings],
+) -> Outgoing:
+    if not settings.count_at_edge:
+        return ring
+    rules = FeatureRules(
+        intents={identity.target: intents},
+        definitions=StaticDefinitions({}),
+        settings=FeatureSettings(),
+    )
+    source = f"{identity.replica}.{identity.incarnation}"
+    return CountingRing(ring, EdgeCounter(rules, source=source))
 
 
 def _resource(identity: EngineIdentity) -> dict[str, str]:

@@ -23,7 +23,7 @@ from tenacity import (
 )
 from tenacity.nap import sleep_using_event
 
-from engine.telemetry.ring import TelemetryRing
+from engine.telemetry.counting import Outgoing
 from engine.telemetry.wire import ndjson
 from signals.errors import Unavailable
 from signals.events import Record
@@ -47,7 +47,7 @@ class SignalPoster:
 
     def __init__(
         self,
-        ring: TelemetryRing,
+        ring: Outgoing,
         *,
         url: str,
         key: str | None,

@@ -53,6 +53,7 @@ class EdgeCounter:
         self._rules = rules
         self._source = source
         self._seq = first_seq
+        self._next_raw: int | None = None
         self._now_us = 0
         self._open: dict[str, RequestRow] = {}
         self._tallies: dict[WindowKey, Tally] = {}
@@ -65,6 +66,7 @@ class EdgeCounter:
         call is taken then.
         """
         self._check(records)
+        self._pass_gaps_on(records)
         known, change = Known(), Change()
         known.rows = dict(self._open)
         recording = Recording(known, change, self._rules, Join(known, change, self._rules))
@@ -95,6 +97,12 @@ class EdgeCounter:
                     value=event_time_us(record),
                     allowed=f"{oldest_us} or later",
                 )
+
+    def _pass_gaps_on(self, records: Sequence[Record]) -> None:
+        """Records that were lost before they came here leave a gap in the numbers from here too."""
+        for record in records:
+            self._seq += self._next_raw is not None and record.seq > self._next_raw
+            self._next_raw = record.seq + 1
 
     def _counted(self, change: Change) -> Iterator[Counted]:
         """Every window that changed, whole, in its next revision."""

@@ -134,7 +134,7 @@ def test_traces_go_to_an_otlp_collector_when_one_is_set() -> None:
         endpoint = f"http://127.0.0.1:{server.server_port}/v1/traces"
         identity = EngineIdentity(target="chat", replica="r0", incarnation="cafe")
         settings = TelemetrySettings(otlp_endpoint=endpoint)
-        outlets = Outlets(settings, identity, producer_key=None)
+        outlets = Outlets(settings, identity, producer_key=None, intents={})
         outlets.start("smol", lambda end: None)
         outlets.ledger.ended(ended(visit(1_800_000_000.0)))
         outlets.close()

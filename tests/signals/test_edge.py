@@ -191,3 +191,13 @@ def ingest_rules() -> Rules:
         settings=IngestSettings(),
         now_us=T0_US,
     )
+
+
+def test_records_that_were_lost_before_they_were_counted_leave_their_window_incomplete(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    edge = counter()
+    folding.take(*edge.take([second(0, T0_US + SECOND)]))
+    folding.take(*edge.take([second(2, T0_US + 3 * SECOND), second(3, T0_US + 60 * SECOND)]))
+    found = features.windows("chat", from_us=0, to_us=2 * T0_US)
+    assert [window.incomplete for window in found if window.key.start_us == T0_US] == [True, True]
