@@ -20,9 +20,6 @@ from signals.rules import Rules, check_id, in_time
 
 WINDOW_S: Final = 5
 MAX_REQUESTS: Final = 1000
-MAX_SQUARES: Final = 2**60
-"""Sixteen sources' sums of squares still fit 64 bits."""
-
 MAX_SKETCH_BYTES: Final = 24_576
 """1,838 bins, of at most 12 bytes each, hold every duration up to ``MAX_COUNT`` µs."""
 
@@ -91,12 +88,12 @@ def _check_moments(moments: Moments, path: str) -> None:
         if not 0 <= value <= MAX_COUNT:
             raise Rejected("no count", field=f"{path}.{name}", value=value, allowed="0..2^53")
     least, most = -(-sum_us * sum_us // count) if count else 0, sum_us * sum_us if count else 0
-    if not least <= sum_sq <= min(most, MAX_SQUARES):
+    if not least <= sum_sq <= most:
         raise Rejected(
             "no values have such a sum of squares",
             field=f"{path}.sum_sq",
             value=sum_sq,
-            allowed=f"{least}..{min(most, MAX_SQUARES)}",
+            allowed=f"{least}..{most}",
         )
     if not count and sum_us:
         raise Rejected("a sum of nothing", field=f"{path}.sum_us", value=sum_us, allowed=0)

@@ -9,13 +9,18 @@ import pytest
 from engine.generation import Load, StepRecord
 from engine.live_settings import system_clock
 from engine.settings_in_force import Instant
+from engine.telemetry.counting import CountingRing, Outgoing
 from engine.telemetry.ledger import EndedVisit, Ledger
 from engine.telemetry.poster import SignalPoster
 from engine.telemetry.ring import TelemetryRing
 from engine.telemetry.seconds import SecondsTelemetry
 from engine.telemetry.stamps import seen
 from policies.runtime_config import Stamp
-from signals.events import Arrived, Finished, IntentLoad, Second, StepMoments
+from signals.definitions import StaticDefinitions
+from signals.events import Arrived, Counted, Finished, IntentLoad, Named, Second, StepMoments
+from signals.features.change import FeatureRules
+from signals.features.edge import EdgeCounter
+from signals.settings import FeatureSettings, IntentSettings
 from tests.engine_telemetry.ingesting import KEY, Ingest, wait
 from tests.engine_telemetry.requests import STAMP, ended, visit
 
@@ -23,7 +28,7 @@ LIMITS = {"active_cap": 8, "step_token_budget": 128}
 LOAD = Load(waiting={"live": 2}, running={"live": 3}, kv_blocks_used=5, kv_blocks_total=9)
 
 
-def poster(ring: TelemetryRing, ingest: Ingest, *, key: str = KEY, batch: int = 50) -> SignalPoster:
+def poster(ring: Outgoing, ingest: Ingest, *, key: str = KEY, batch: int = 50) -> SignalPoster:
     return SignalPoster(
         ring,
         url=ingest.url,
@@ -207,3 +212,43 @@ def test_a_step_costs_a_few_microseconds() -> None:
         seconds.stepped(one)
         seconds.passed(STAMP, STAMP, LOAD, LIMITS, at(0.0))
     assert (time.perf_counter() - began_s) / 10_000 < 100e-6
+
+
+def test_an_engine_that_counts_for_itself_posts_windows_and_names_once() -> None:
+    ring = TelemetryRing(1000)
+    rules = FeatureRules(
+        intents={STAMP.target: {"live": IntentSettings()}},
+        definitions=StaticDefinitions({}),
+        settings=FeatureSettings(),
+    )
+    with Ingest() as ingest:
+        counting = CountingRing(ring, EdgeCounter(rules, source="r0.cafe"))
+        posting = poster(counting, ingest)
+        posting.start()
+        visits(ring, 120)
+        assert posting.close(flush_s=10.0)
+        records = ingest.records
+    assert {type(record) for record in records} == {Counted, Named}
+    assert [record.seq for record in records] == list(range(len(records)))
+    named = [one for record in records if isinstance(record, Named) for one in record.requests]
+    assert len({one.request_id for one in named}) == len(named) == 120
+    latest = {
+        (record.intent, record.start_us): record.counts
+        for record in records
+        if isinstance(record, Counted)
+    }
+    assert sum(counts.requests for counts in latest.values()) == 120
+    assert sum(counts.completed for counts in latest.values()) == 120
+
+
+def test_what_was_counted_is_offered_again_as_it_was_when_it_did_not_arrive() -> None:
+    ring = TelemetryRing(100)
+    rules = FeatureRules(intents={}, definitions=StaticDefinitions({}), settings=FeatureSettings())
+    counting = CountingRing(ring, EdgeCounter(rules, source="r0.cafe"))
+    visits(ring, 3)
+    first = list(counting.take(50))
+    counting.give_back()
+    visits(ring, 3)
+    assert counting.take(50) == first
+    counting.done()
+    assert len(counting) == 6
