@@ -17,8 +17,7 @@ from signals.features.seen import SeenDays
 from signals.settings import FeatureSettings
 
 Step = Callable[[sqlite3.Connection], int]
-"""Deletes a bounded number of rows, in the caller's transaction; says how many. Nothing has changed
-when that is none."""
+"""Deletes a bounded number of rows, in the caller's transaction; says how many."""
 
 _BY_TIME = (("requests", "arrival_us"), ("seconds", "to_us"))
 

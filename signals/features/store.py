@@ -31,8 +31,8 @@ class Position(Struct, frozen=True):
     cursor: int
 
 
-class _Undone(Exception):
-    """The end of a transaction that is to change nothing."""
+class _Rehearsed(Exception):
+    """The end of a rehearsal."""
 
 
 class FeatureStore:
@@ -67,9 +67,9 @@ class FeatureStore:
 
     def rehearse(self, written: Written, position: Position) -> None:
         """Fail as ``commit`` would; nothing changes."""
-        with suppress(_Undone), self._writing():
+        with suppress(_Rehearsed), self._writing():
             self._write(written, position)
-            raise _Undone
+            raise _Rehearsed
 
     def begin(self, *, before: int | None) -> None:
         """A run begins, or goes on that had the file in epoch ``before``. Raises ``Fenced``."""
@@ -90,23 +90,18 @@ class FeatureStore:
         self.run = state
 
     def prune(self, settings: FeatureSettings) -> bool:
-        """One round of retention; True when there may be more to drop. Raises ``Fenced``."""
+        """One round of retention; True when there may be more to drop. Raises ``Fenced``.
+
+        A step that finds nothing writes nothing: SQLite sees that the position is the same.
+        """
         more = False
         accepted_us = self.position.accepted_us
         with passing():
             for step in retention.steps(self._db, self._seen, settings, accepted_us=accepted_us):
-                more = self._dropped(step) >= settings.prune_rows or more
+                with transaction(self._db):
+                    self._move(self.position)
+                    more = step(self._db) >= settings.prune_rows or more
         return more
-
-    def _dropped(self, step: retention.Step) -> int:
-        """How many rows a step dropped. One that finds none costs no write to the disk."""
-        gone = 0
-        with suppress(_Undone), transaction(self._db):
-            self._move(self.position)
-            gone = step(self._db)
-            if not gone:
-                raise _Undone
-        return gone
 
     def _write(self, written: Written, position: Position) -> None:
         change = written.change
