@@ -40,6 +40,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     targets: Collection[str]
     settings: IngestSettings
     now_us: int
+    max_event_bytes: int = 1_048_576
+    """Of one event as the bus carries it."""
 
 
 def check_id(id_: str, field: str) -> None:

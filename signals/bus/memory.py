@@ -13,6 +13,8 @@ from signals.errors import Unavailable
 class MemoryBus:
     """Both ends of a bus in one object. ``queue_events`` bounds one batch; nothing ever waits."""
 
+    max_event_bytes = 1_048_576
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: list[Entry] = []

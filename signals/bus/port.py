@@ -69,6 +69,10 @@ class BusStatus(Struct, frozen=True, kw_only=True):
 class Bus(Protocol):
     """The writing end. Thread-safe."""
 
+    @property
+    def max_event_bytes(self) -> int:
+        """The longest body that it is sure to take; readers have room for many of them."""
+
     def append(self, batch: Sequence[Message]) -> Future[None]:
         """Append the batch; the future is resolved when all of it is durable, not before.
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from signals.bus import log_file
 from signals.bus.folder import Folder
-from signals.bus.frames import Frame, accepted_us, frames_of, runs_of
+from signals.bus.frames import MAX_FRAME_BYTES, Frame, accepted_us, frames_of, runs_of
 from signals.bus.keeper import Keeper, RolledOver
 from signals.bus.pending import Append, Close, Work
 from signals.bus.port import BusStatus, Consumed, Message
@@ -56,6 +56,8 @@ class SqliteBus:
     ``consumers`` are asked for the offset that they have behind them: nothing goes that one of
     them has not read, or while one cannot say. Without any, nothing goes at all.
     """
+
+    max_event_bytes = MAX_FRAME_BYTES
 
     def __init__(
         self,

@@ -44,6 +44,7 @@ class Posting:
         clock: Callable[[], int],
     ) -> None:
         self._appender = Appender(bus)
+        self._max_event_bytes = bus.max_event_bytes
         self._keys = keys
         self._definitions = definitions
         self._targets = targets
@@ -82,6 +83,7 @@ class Posting:
             targets=self._targets,
             settings=self._settings,
             now_us=self._clock(),
+            max_event_bytes=self._max_event_bytes,
         )
         return await self._take(await _sort(plain, media, rules), rules, share)
 
@@ -122,7 +124,7 @@ class Posting:
         try:
             with self._counters.commit_s.time():
                 await self._appender.append(outcome.messages)
-        except Unavailable:
+        except (Unavailable, Rejected):
             self._rates.give_back(producer.name, events)
             raise
 

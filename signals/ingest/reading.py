@@ -33,12 +33,9 @@ async def read_body(
     if declared.isdecimal():
         _within(int(declared), settings.max_body_bytes)
         share.grow(int(declared))
-    message = await receive()
-    if not message.get("more_body"):
-        return _bounded(_chunk(message), share, settings)
     try:
         async with asyncio.timeout(settings.body_timeout_s):
-            return await _read_on(message, receive, share, settings)
+            return await _read(receive, share, settings)
     except TimeoutError as error:
         raise TooSlow(
             "the body did not come in time", allowed=f"{settings.body_timeout_s:g} s"
@@ -56,9 +53,12 @@ async def expand_body(body: bytes, encoding: str, share: Share, settings: Ingest
     return plain
 
 
-async def _read_on(message: Any, receive: Receive, share: Share, settings: IngestSettings) -> bytes:
-    chunks = [_bounded(_chunk(message), share, settings)]
-    length = len(chunks[0])
+async def _read(receive: Receive, share: Share, settings: IngestSettings) -> bytes:
+    message = await receive()
+    first = _bounded(_chunk(message), share, settings)
+    if not message.get("more_body"):
+        return first
+    chunks, length = [first], len(first)
     while message.get("more_body"):
         message = await receive()
         chunks.append(_chunk(message))

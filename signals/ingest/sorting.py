@@ -79,12 +79,16 @@ class Sorting:
         outcome, read, check = self.outcome, self._read, self._judge.check
         producer, now_us = self._rules.producer.name, self._rules.now_us
         messages, ids, kinds = outcome.messages, outcome.ids, []
+        most = self._rules.max_event_bytes
         for index, event in enumerate(events, first):
             id_ = None
             try:
                 posted = event if isinstance(event, Posted) else read(event)
                 id_ = posted.id
                 signal = check(posted)
+                body = encode(signal)
+                if len(body) > most:
+                    raise _too_large(len(body), most)
             except Rejected as rejected:
                 outcome.denied += isinstance(rejected, Denied)
                 outcome.refused.append(_refused(index, id_, rejected))
@@ -94,12 +98,17 @@ class Sorting:
                 messages.append(
                     Message(
                         key=signal.target,
-                        body=encode(signal),
+                        body=body,
                         producer=producer,
                         accepted_us=now_us,
                     )
                 )
         outcome.kinds.update(kinds)
+
+
+def _too_large(length: int, most: int) -> Rejected:
+    said = f"an event of {length} bytes is larger than the log takes"
+    return Rejected(said, value=length, allowed=f"{most} bytes at most")
 
 
 def _refused(index: int, id_: str | None, rejected: Rejected) -> Refused:

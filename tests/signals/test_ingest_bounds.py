@@ -201,8 +201,9 @@ def test_a_body_that_does_not_come_is_408() -> None:
         bus = MemoryBus()
         app = app_on(bus, body_timeout_s=0.02, max_inflight_bytes=1_048_576)
         for _ in range(3):
-            answer = await post(app, b"[", None, content_length="1000000")
-            assert (answer.status, answer.body["title"]) == (408, "TooSlow")
+            for chunks in ((b"[", None), (None,)):
+                answer = await post(app, *chunks, content_length="1000000")
+                assert (answer.status, answer.body["title"]) == (408, "TooSlow")
         assert bus.end() == 0
 
     run(scenario())

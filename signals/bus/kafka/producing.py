@@ -26,6 +26,7 @@ _STALLED_S = 1.0
 _LOOK_S = 0.25
 _LATE_S = 1.0
 """How long after kafka-python's own time-out a delivery is given up by us: it may forget one."""
+_MAX_EVENT_BYTES = 1_048_576
 _OVERHEAD_BYTES = 1024
 """What a request is longer than the one event in it."""
 
@@ -41,6 +42,7 @@ class KafkaBus:
         self._queue_events = settings.queue_events
         topic = prepared(settings)
         self._max_event_bytes = topic.max_record_bytes - _OVERHEAD_BYTES
+        self.max_event_bytes = min(_MAX_EVENT_BYTES, self._max_event_bytes - _OVERHEAD_BYTES)
         self._lock = threading.Lock()
         self._waiting = 0
         self._closed = False
