@@ -148,10 +148,7 @@ class Keeper:
                 job = _Look()
             if isinstance(job, _Stop):
                 return
-            try:
-                self._do(job)
-            except (sqlite3.Error, OSError, Unavailable) as error:
-                log.warning("the log was not tidied this time: %s", error)
+            self._do(job)
             if not isinstance(job, _Checkpoint):
                 full = self.refusal() is not None
                 look_at_s = time.monotonic() + (
@@ -160,16 +157,21 @@ class Keeper:
 
     def _do(self, job: RolledOver | _Checkpoint | _Look) -> None:
         if isinstance(job, _Checkpoint):
-            self._move_log_of(job.first)
+            self._try(lambda: self._move_log_of(job.first))
             return
         self._asked = False
         if isinstance(job, RolledOver):
             self._sealed.append(job.segment)
             self._unmoved.append(job)
-            job.connection.execute(f"PRAGMA busy_timeout = {_READERS_MS}")
-        self._folder.make_next()
-        self._move_logs()
-        self._drop_old()
+        for step in (self._folder.make_next, self._move_logs, self._drop_old):
+            self._try(step)
+
+    def _try(self, step: Callable[[], None]) -> None:
+        """Each step by itself: on a full disk only the dropping makes room for the others."""
+        try:
+            step()
+        except (sqlite3.Error, OSError, Unavailable) as error:
+            log.warning("the log was not tidied this time: %s", error)
 
     def _move_log_of(self, first: int) -> None:
         """Of the active segment, beside its writer, who commits meanwhile."""
@@ -181,6 +183,8 @@ class Keeper:
 
     def _move_logs(self) -> None:
         """Of the segments left. One that a reader is in waits for the next time."""
+        for left in self._unmoved:
+            left.connection.execute(f"PRAGMA busy_timeout = {_READERS_MS}")
         while self._unmoved and log_file.checkpoint(self._unmoved[0].connection, "TRUNCATE"):
             self._unmoved.pop(0).connection.close()
 

@@ -126,6 +126,25 @@ def test_above_the_size_the_oldest_segments_go_that_all_have_read(tmp_path: Path
         assert len(firsts(tmp_path)) == 5, "four full ones are what is kept; no more goes"
 
 
+def test_what_may_go_goes_although_no_next_segment_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk it is the only thing that makes room."""
+
+    def full_disk(_: Folder) -> None:
+        raise Unavailable("no space left on the device")
+
+    features = Consumer(0)
+    with opened(tmp_path / "bus", features=features) as (bus, reader):
+        monkeypatch.setattr(Folder, "make_next", full_disk)
+        taken, _ = filled(bus)
+        features.offset = reader.end()
+        eventually(lambda: firsts(tmp_path)[0] > 1)
+        eventually(bus.healthy)
+        post(bus, taken)
+        assert numbers(reader, after=features.offset) == [taken]
+
+
 def test_what_is_older_than_the_retention_goes_when_it_is_read(tmp_path: Path) -> None:
     reads = Consumer(0)
     old_us = NOW_US - SETTINGS.retention_s * MICROS - 1
