@@ -29,8 +29,10 @@ Hashes = NDArray[np.int64]
 
 
 class Probes(Struct, frozen=True):
-    """Where some hashes look in a filter: byte and bit, each of shape (``PROBES``, hashes)."""
+    """Where some hashes look in a filter: the bit's number, and that as byte and bit in the byte,
+    each of shape (``PROBES``, hashes)."""
 
+    number: NDArray[np.intp]
     at: NDArray[np.intp]
     bit: NDArray[np.uint8]
 
@@ -57,6 +59,10 @@ class Filter:
             left = left[(self._bytes[at[left]] & bit[left]) != 0]
         return left
 
+    def ones(self) -> NDArray[np.intp]:
+        """The numbers of the bits that are set."""
+        return np.flatnonzero(np.unpackbits(self._bytes, bitorder="little"))
+
     def stored(self) -> bytes:
         """What ``Filter(keys, stored)`` is made from again."""
         return self._bytes.tobytes()
@@ -69,4 +75,4 @@ def probes(hashes: Hashes, bits: int) -> Probes:
     step = np.arange(PROBES, dtype=np.uint64)[:, None]
     found = (low + step * high) & np.uint64(bits - 1)
     bit: NDArray[np.uint8] = np.take(_ONE_BIT, (found & np.uint64(7)).astype(np.intp))
-    return Probes((found >> np.uint64(3)).astype(np.intp), bit)
+    return Probes(found.astype(np.intp), (found >> np.uint64(3)).astype(np.intp), bit)

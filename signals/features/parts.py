@@ -8,10 +8,10 @@ memory, says which parts a key can't be in.
 
 ::
 
-    seen_20786_0   full, 65,536 keys   ─ filter ─ "not here" 999 times of 1,000
-    seen_20786_1   full                ─ filter ─
+    seen_20786_0   full, 65,536 keys   ┐ stack of filters: "not here" 999 times of 1,000
+    seen_20786_1   full                ┘
     seen_20786_2   growing             ─ filter ─ made again from the part when it is opened
-    seen_20787_0   growing
+    seen_20787_0   growing             ─ filter ─
 
 Memory: two bytes for each key kept. A day goes part by part, each in one piece.
 """
@@ -24,7 +24,8 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from signals.features.filters import Filter, Hashes, Probes, probes
+from signals.features.filters import Filter, Hashes, probes
+from signals.features.stacks import Stacks
 
 PART_KEYS = 65_536
 """Keys in a part before the next one is begun."""
@@ -33,11 +34,13 @@ _AT_ONCE = 500
 
 
 class Part:
-    """One table and its filter."""
+    """One table; ``filter`` while it grows, after that its filter is in the stacks."""
 
     __slots__ = ("day", "filter", "keys", "number", "table")
 
-    def __init__(self, table: str, day: int, number: int, filter_: Filter, keys: int) -> None:
+    def __init__(
+        self, table: str, day: int, number: int, filter_: Filter | None, keys: int
+    ) -> None:
         self.table = table
         self.day = day
         self.number = number
@@ -59,18 +62,25 @@ class DayParts:
         self._name = name
         self._part_keys = part_keys
         self._parts: dict[int, list[Part]] = {}
+        self._full = Stacks(Filter(part_keys).bits)
         self.reload()
 
     def reload(self) -> None:
-        """Take the parts, and the filters of those that are full, as the file has them."""
+        """Take the parts as the file has them. What is known of those that are full stays: they
+        don't change any more."""
         found = self._db.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB ?",
             (f"{self._name}_[0-9]*_[0-9]*",),
         ).fetchall()
+        stored = self._db.execute(f"SELECT part, keys FROM {self._name}_filters")
+        full: dict[str, int] = dict(stored.fetchall())
+        for table in self._full.names():
+            if table not in full:
+                self._full.remove(table)
         parts: defaultdict[int, list[Part]] = defaultdict(list)
         for (table,) in found:
             day, number = map(int, table.removeprefix(f"{self._name}_").split("_"))
-            parts[day].append(self._opened(table, day, number))
+            parts[day].append(self._opened(table, day, number, full.get(table)))
         self._parts = {
             day: sorted(of_day, key=lambda part: part.number) for day, of_day in parts.items()
         }
@@ -85,25 +95,25 @@ class DayParts:
         found: defaultdict[int, list[bytes]] = defaultdict(list)
         if not wanted.size:
             return found
-        asked: dict[int, Probes] = {}
+        asked = probes(wanted, self._full.bits)
+        perhaps = self._full.perhaps(asked)
         for part in self._all():
-            bits = part.filter.bits
-            if bits not in asked:
-                asked[bits] = probes(wanted, bits)
-            perhaps = wanted[part.filter.perhaps(asked[bits])]
-            for hash_, value in self._rows(part, perhaps.tolist()):
+            if part.filter is not None:
+                perhaps[part.table] = part.filter.perhaps(asked).tolist()
+        for table, places in perhaps.items():
+            for hash_, value in self._rows(table, wanted[places].tolist()):
                 found[hash_].append(value)
         return found
 
     def add(self, day: int, pairs: Collection[tuple[int, bytes]]) -> None:
         """Keep these pairs under a day; one that is there already stays once."""
-        part = self._growing(day)
+        part, filter_ = self._growing(day)
         rows = sorted(pairs)
         self._db.executemany(f"INSERT OR IGNORE INTO {part.table} VALUES (?, ?)", rows)
-        part.filter.add(np.fromiter((hash_ for hash_, _ in rows), np.int64, len(rows)))
+        filter_.add(np.fromiter((hash_ for hash_, _ in rows), np.int64, len(rows)))
         part.keys += len(rows)
         if part.keys >= self._part_keys:
-            self._finish(part)
+            self._finish(part, filter_)
 
     def replace(self, hash_: int, before: bytes, after: bytes) -> None:
         """Put one byte string in another's place, wherever it is kept."""
@@ -126,48 +136,55 @@ class DayParts:
         part = self._parts[day][0]
         self._db.execute(f"DROP TABLE {part.table}")
         self._db.execute(f"DELETE FROM {self._name}_filters WHERE part = ?", (part.table,))
+        if part.filter is None:
+            self._full.remove(part.table)
         self._parts[day].remove(part)
         if not self._parts[day]:
             del self._parts[day]
         return max(1, part.keys)
 
     def _all(self) -> Iterable[Part]:
-        """Newest day first: most of what is asked for twice came a moment ago."""
-        for day in sorted(self._parts, reverse=True):
-            yield from reversed(self._parts[day])
+        for of_day in self._parts.values():
+            yield from of_day
 
-    def _rows(self, part: Part, hashes: list[int]) -> Iterable[tuple[int, bytes]]:
+    def _rows(self, table: str, hashes: list[int]) -> Iterable[tuple[int, bytes]]:
         for start in range(0, len(hashes), _AT_ONCE):
             some = hashes[start : start + _AT_ONCE]
             marks = ",".join("?" * len(some))
             yield from self._db.execute(
-                f"SELECT hash, value FROM {part.table} WHERE hash IN ({marks})", some
+                f"SELECT hash, value FROM {table} WHERE hash IN ({marks})", some
             )
 
-    def _growing(self, day: int) -> Part:
+    def _growing(self, day: int) -> tuple[Part, Filter]:
+        """The part of a day that is written to, and its filter."""
         parts = self._parts.setdefault(day, [])
-        if not parts or parts[-1].keys >= self._part_keys:
-            number = parts[-1].number + 1 if parts else 0
-            table = f"{self._name}_{day}_{number}"
-            self._db.execute(
-                f"CREATE TABLE {table} (hash INTEGER NOT NULL, value BLOB NOT NULL,"
-                " PRIMARY KEY (hash, value)) WITHOUT ROWID"
-            )
-            parts.append(Part(table, day, number, Filter(self._part_keys), 0))
-        return parts[-1]
+        if parts and parts[-1].filter is not None:
+            return parts[-1], parts[-1].filter
+        number = parts[-1].number + 1 if parts else 0
+        table = f"{self._name}_{day}_{number}"
+        self._db.execute(
+            f"CREATE TABLE {table} (hash INTEGER NOT NULL, value BLOB NOT NULL,"
+            " PRIMARY KEY (hash, value)) WITHOUT ROWID"
+        )
+        filter_ = Filter(self._part_keys)
+        parts.append(Part(table, day, number, filter_, 0))
+        return parts[-1], filter_
 
-    def _finish(self, part: Part) -> None:
+    def _finish(self, part: Part, filter_: Filter) -> None:
         """Keep the filter of a full part, so that a start need not read the keys again."""
-        row = (part.table, part.keys, part.filter.stored())
+        row = (part.table, part.keys, filter_.stored())
         self._db.execute(f"INSERT INTO {self._name}_filters VALUES (?, ?, ?)", row)
+        self._full.add(part.table, filter_)
+        part.filter = None
 
-    def _opened(self, table: str, day: int, number: int) -> Part:
-        stored = self._db.execute(
-            f"SELECT keys, bits FROM {self._name}_filters WHERE part = ?", (table,)
-        ).fetchone()
-        if stored is not None:
-            keys, bits = stored
-            return Part(table, day, number, Filter(self._part_keys, bits), keys)
+    def _opened(self, table: str, day: int, number: int, keys: int | None) -> Part:
+        """``keys``: how many there are in a full part; None: it grows."""
+        if keys is not None:
+            if table not in self._full:
+                select = f"SELECT bits FROM {self._name}_filters WHERE part = ?"
+                ((bits,),) = self._db.execute(select, (table,)).fetchall()
+                self._full.add(table, Filter(self._part_keys, bits))
+            return Part(table, day, number, None, keys)
         hashes: Hashes = np.array(
             [hash_ for (hash_,) in self._db.execute(f"SELECT hash FROM {table}")], np.int64
         )

@@ -19,6 +19,8 @@ from signals.errors import Broken, Unavailable
 
 BUSY_S = 5.0
 _WAL_LIMIT_BYTES = 67_108_864
+_STATEMENTS = 1024
+"""Kept prepared: each part of the ids that were seen is asked by its own."""
 
 _VERSION_1 = """
 CREATE TABLE position (
@@ -247,7 +249,11 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     ``sqlite3.Error``, or ``Broken`` for a newer version's file.
     """
     connection = sqlite3.connect(
-        path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+        path,
+        timeout=BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=_STATEMENTS,
     )
     try:
         connection.execute("PRAGMA journal_mode = WAL")

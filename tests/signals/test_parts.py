@@ -12,6 +12,7 @@ import pytest
 
 from signals.features.filters import Filter, probes
 from signals.features.parts import DayParts
+from signals.features.stacks import SLOTS, Stacks
 
 SEED = 20261129
 PART_KEYS = 100
@@ -132,3 +133,56 @@ def test_a_filter_forgets_nothing_and_is_seldom_wrong() -> None:
     again = Filter(65_536, filter_.stored())
     assert len(again.perhaps(probes(inside, again.bits))) == len(inside)
     assert len(again.perhaps(probes(outside, again.bits))) < 0.002 * len(outside)
+
+
+def test_many_filters_asked_at_once_say_what_each_would_say() -> None:
+    rng = np.random.default_rng(SEED)
+    filters = {f"part {number}": Filter(100) for number in range(2 * SLOTS + 3)}
+    stacks = Stacks(Filter(100).bits)
+    asked = []
+    for name, filter_ in filters.items():
+        keys = rng.integers(-(2**63), 2**63 - 1, 100, np.int64)
+        filter_.add(keys)
+        stacks.add(name, filter_)
+        asked.append(keys[:2])
+    for name in ("part 3", "part 70", f"part {2 * SLOTS + 2}"):
+        stacks.remove(name)
+        del filters[name]
+    late = Filter(100)
+    late.add(asked[3])
+    stacks.add("late", late)
+    filters["late"] = late
+    wanted = probes(np.concatenate(asked), stacks.bits)
+    each = {name: filter_.perhaps(wanted).tolist() for name, filter_ in filters.items()}
+    assert stacks.perhaps(wanted) == {name: places for name, places in each.items() if places}
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + 3))
+def test_nothing_is_forgotten_whatever_goes_on(db: sqlite3.Connection, seed: int) -> None:
+    """Days grow in turn, transactions fail, the oldest days go, the file is opened again."""
+    rng = random.Random(seed)
+    parts = made(db)
+    kept: dict[int, dict[int, bytes]] = {}
+    for _ in range(500):
+        day = rng.randint(1, 4) + 2 * len(kept) // 4
+        some = {key: rng.randbytes(4) for key in hashes(rng, rng.randint(1, 90))}
+        db.execute("BEGIN IMMEDIATE")
+        parts.add(day, list(some.items()))
+        gone = kept and rng.random() < 0.02
+        oldest = min(parts.days())
+        while gone and oldest in parts.days():
+            parts.drop_oldest(oldest)
+        if rng.random() < 0.2:
+            db.execute("ROLLBACK")
+            parts.reload()
+        else:
+            db.execute("COMMIT")
+            kept.setdefault(day, {}).update(some)
+            if gone:
+                kept.pop(oldest, None)
+        if rng.random() < 0.02:
+            parts = made(db)
+    expected = {key: [value] for of_day in kept.values() for key, value in of_day.items()}
+    assert parts.find([*expected, *hashes(rng, 200)]) == expected, seed
+    assert made(db).find(expected) == expected, seed
+    assert len(tables(db)) > SLOTS, seed
