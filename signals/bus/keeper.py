@@ -105,7 +105,7 @@ class Keeper:
     def refusal(self) -> str | None:
         """Why the log takes no more events, None while it does."""
         held = self._held_bytes()
-        if held < self._settings.hard_bytes:
+        if held <= self._settings.hard_bytes:
             return None
         limit = f"the log holds {held} bytes, the most is {self._settings.hard_bytes}"
         return f"{limit}: {retention.who_holds(self._offsets, end=self._end())}"

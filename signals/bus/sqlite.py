@@ -102,6 +102,8 @@ class SqliteBus:
         refusal = self._keeper.refusal()
         if refusal is not None:
             self._keeper.look()
+            if not self._closed:
+                self._queue.put(Append([], 0))
             raise Unavailable(refusal)
         with self._lock:
             if self._closed:
@@ -209,11 +211,15 @@ class SqliteBus:
                 work.done.set_result(None)
         with self._lock:
             self._waiting -= sum(work.events for work in group)
-        if frames and self._log is not None and self._end >= frames[-1].first:
-            try:
+        if self._log is None or (frames and self._end < frames[-1].first):
+            return
+        try:
+            if frames:
                 self._measure(self._log, frames)
-            except sqlite3.Error as error:
-                log.warning("the log was not measured this time: %s", error)
+            else:
+                self._leave_what_is_full(self._log)
+        except sqlite3.Error as error:
+            log.warning("the log was not measured this time: %s", error)
 
     def _insert(self, frames: list[Frame]) -> None:
         """All of them or none, and on the disk. Raises ``Unavailable``.
@@ -269,6 +275,12 @@ class SqliteBus:
         elif self._unmoved_bytes >= _CHECKPOINT_BYTES:
             self._unmoved_bytes = 0
             self._keeper.checkpoint(self._first)
+
+    def _leave_what_is_full(self, connection: sqlite3.Connection) -> None:
+        """An append was refused. If that is because of a segment that could not be left when it was
+        due, no append will come to leave it after."""
+        if self._bytes >= self._settings.segment_bytes:
+            self._roll_over(connection, log_file.accepted_last_us(connection) or 0)
 
     def _roll_over(self, connection: sqlite3.Connection, newest_us: int) -> None:
         """Only after a commit that held: what a failed one left would come back in a segment that

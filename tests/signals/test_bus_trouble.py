@@ -21,6 +21,13 @@ from signals.bus.sqlite import SqliteBus, SqliteBusReader
 from signals.errors import Unavailable
 
 SETTINGS = BusSettings(segment_bytes=65_536, commit_ms=0, trim_every_s=0.02)
+FULL_SOON = BusSettings(
+    segment_bytes=65_536,
+    max_bytes=4 * 65_536,
+    hard_bytes=8 * 65_536,
+    commit_ms=0,
+    trim_every_s=0.02,
+)
 PADDING = b"x" * 30_000
 
 
@@ -40,9 +47,9 @@ def post(bus: SqliteBus, number: int) -> None:
     bus.append([message]).result(10)
 
 
-def numbers(folder: Path) -> list[int]:
+def numbers(folder: Path, *, after: int = 0) -> list[int]:
     with closing(SqliteBusReader(folder)) as reader:
-        return [int(entry.body[:6]) for entry in reader.read(after=0, limit=1000)]
+        return [int(entry.body[:6]) for entry in reader.read(after=after, limit=1000)]
 
 
 def eventually(true: Callable[[], bool]) -> None:
@@ -90,6 +97,35 @@ def test_a_log_that_cannot_roll_over_goes_on_in_a_larger_segment(tmp_path: Path)
         post(bus, 4)
         assert Folder(folder).firsts()[1] > 3
     assert numbers(folder) == list(range(5))
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["while it runs", "after a restart"])
+def test_a_log_that_is_full_of_a_segment_it_could_not_leave_takes_events_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    folder, read = tmp_path / "bus", {"features": lambda: 1000}
+
+    def no_files_left(_: Folder, first: int) -> None:
+        raise Unavailable("too many open files")
+
+    bus = SqliteBus(folder, FULL_SOON, consumers=read)
+    with monkeypatch.context() as patched:
+        post(bus, 0)
+        patched.setattr(Folder, "promote_next", no_files_left)
+        with pytest.raises(Unavailable, match="the most is"):
+            for number in range(1, 30):
+                post(bus, number)
+        if restarted:
+            bus.close()
+        else:
+            time.sleep(0.1)
+    assert Folder(folder).firsts() == [1]
+    with closing(SqliteBus(folder, FULL_SOON, consumers=read) if restarted else bus) as again:
+        with pytest.raises(Unavailable, match="the most is"):
+            post(again, 30)
+        eventually(again.healthy)
+        post(again, 31)
+        assert numbers(folder, after=Folder(folder).firsts()[0] - 1) == [31]
 
 
 def test_a_folder_that_cannot_be_had_is_unavailable(tmp_path: Path) -> None:
