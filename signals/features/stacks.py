@@ -5,7 +5,8 @@ the 64 a hash may be in (bit-slicing). Asked one by one, a filter costs 50 µs f
 and after some days there are thousands; a stack of 64 costs about as much as one.
 
 >>> import numpy as np
->>> from signals.features.filters import probes
+>>> from signals.errors import Broken
+from signals.features.filters import probes
 >>> stacks = Stacks(64)
 >>> for name, hash_ in (("a", 5), ("b", -7), ("c", 5)):
 ...     filter_ = Filter(4)
@@ -46,7 +47,9 @@ class Stacks:
         return list(self._slots)
 
     def add(self, name: str, filter_: Filter) -> None:
-        """Take a filter of this size, under a name that has none here."""
+        """Take a filter of this size. Raises ``Broken`` for a name that has one here."""
+        if name in self._slots:
+            raise Broken(f"there are two filters of {name}")
         if None not in self._names:
             self._words.append(np.zeros(self.bits, np.uint64))
             self._names += [None] * SLOTS

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from signals.errors import Broken
 from signals.features.filters import Filter, probes
 from signals.features.parts import DayParts
 from signals.features.stacks import SLOTS, Stacks
@@ -151,6 +152,8 @@ def test_many_filters_asked_at_once_say_what_each_would_say() -> None:
     late = Filter(100)
     late.add(asked[3])
     stacks.add("late", late)
+    with pytest.raises(Broken):
+        stacks.add("late", late)
     filters["late"] = late
     wanted = probes(np.concatenate(asked), stacks.bits)
     each = {name: filter_.perhaps(wanted).tolist() for name, filter_ in filters.items()}
