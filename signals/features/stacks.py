@@ -5,8 +5,7 @@ the 64 a hash may be in (bit-slicing). Asked one by one, a filter costs 50 µs f
 and after some days there are thousands; a stack of 64 costs about as much as one.
 
 >>> import numpy as np
->>> from signals.errors import Broken
-from signals.features.filters import probes
+>>> from signals.features.filters import probes
 >>> stacks = Stacks(64)
 >>> for name, hash_ in (("a", 5), ("b", -7), ("c", 5)):
 ...     filter_ = Filter(4)
@@ -25,6 +24,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from signals.errors import Broken
 from signals.features.filters import Filter, Probes
 
 SLOTS: Final = 64
