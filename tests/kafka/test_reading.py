@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaTimeoutError
 
 from benchmarks.broker import Broker
 from controller.cli import tailing
@@ -62,6 +63,34 @@ def test_a_hole_that_is_inside_the_log_is_no_loss(reader: LoneReader) -> None:
     reader._records.clear()
     put_consumer_at(reader, 5)
     wait_until(lambda: numbers(reader, after=4000) == [5])
+
+
+def test_what_was_fetched_but_could_not_be_taken_is_read_all_the_same(
+    bus: KafkaBus, settings: BusSettings
+) -> None:
+    """The brokers may fail to say where the log begins, which is asked between two records."""
+    bus.append([message(number, key=key_of(1)) for number in range(RECORDS)]).result(20)
+    opened = open_readers(settings.kafka, [0, 1])
+    failing, beside = opened[0], opened[1]
+    failures: list[int] = []
+
+    def fail_once(records: Sequence[Any], consumer: Any) -> None:
+        if not failures:
+            failures.append(len(records))
+            raise KafkaTimeoutError("where the log begins")
+        KafkaReader.take(failing, records, consumer)
+
+    failing.take = fail_once  # type: ignore[method-assign]
+    with closing(failing):
+        with suppress(Unavailable):
+            beside.read(after=0, limit=1)
+            failing.read(after=0, limit=1)
+        wait_until(lambda: bool(failures))
+        bus.append([message(RECORDS, key=key_of(0)), message(RECORDS, key=key_of(1))]).result(20)
+        expected = list(range(RECORDS + 1))
+        for reader in (failing, beside):
+            wait_until(lambda reader=reader: RECORDS in numbers(reader, after=0))
+            assert numbers(reader, after=0) == expected
 
 
 def test_the_last_events_are_found_though_offsets_are_far_apart(

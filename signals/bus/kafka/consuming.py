@@ -147,9 +147,15 @@ class Consumption:
         found = self._consumer.poll(timeout_ms=_POLL_MS, max_records=POLL_RECORDS)
         for partition in self._moves.take() & self._feeds.keys():
             self._feeds[partition].moved()
-        for partition, records in found.items():
-            if partition in self._feeds:
-                self._feeds[partition].take(records, self._consumer)
+        fed = {self._feeds[each]: records for each, records in found.items() if each in self._feeds}
+        try:
+            for feed, records in fed.items():
+                feed.take(records, self._consumer)
+        except BaseException:
+            # The consumer stands behind all of it: what was not taken must be sought again.
+            for feed in fed:
+                feed.moved()
+            raise
 
     def close(self) -> None:
         """Leave the group, if there is one, and let go of the connections."""
