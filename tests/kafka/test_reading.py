@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,10 @@ def test_a_hole_that_is_inside_the_log_is_no_loss(reader: LoneReader) -> None:
     wait_until(lambda: numbers(reader, after=4000) == [5])
 
 
+def _has_the_last(reader: KafkaReader) -> bool:
+    return RECORDS in numbers(reader, after=0)
+
+
 def test_what_was_fetched_but_could_not_be_taken_is_read_all_the_same(
     bus: KafkaBus, settings: BusSettings
 ) -> None:
@@ -89,7 +94,7 @@ def test_what_was_fetched_but_could_not_be_taken_is_read_all_the_same(
         bus.append([message(RECORDS, key=key_of(0)), message(RECORDS, key=key_of(1))]).result(20)
         expected = list(range(RECORDS + 1))
         for reader in (failing, beside):
-            wait_until(lambda reader=reader: RECORDS in numbers(reader, after=0))
+            wait_until(partial(_has_the_last, reader))
             assert numbers(reader, after=0) == expected
 
 
