@@ -19,6 +19,7 @@ from signals.record_bounds import MAX_COUNT, check_counts, check_names, check_re
 from signals.rules import Rules, check_id, in_time
 
 WINDOW_S: Final = 5
+READINGS: Final = ("gauge_us", "waiting", "running", "kv_blocks_used", "kv_blocks_total")
 MAX_REQUESTS: Final = 1000
 MAX_SKETCH_BYTES: Final = 24_576
 """1,838 bins, of at most 12 bytes each, hold every duration up to ``MAX_COUNT`` µs."""
@@ -47,7 +48,7 @@ def check_counted(record: Counted, rules: Rules) -> None:
         raise Rejected("no revision", field="data.revision", value=record.revision, allowed=">= 1")
     check_id(record.source, "data.source")
     check_names(record, ("intent",), "data")
-    _check_counts(record.counts, rules)
+    _check_counts(record.counts)
 
 
 def check_named(record: Named, rules: Rules) -> None:
@@ -64,7 +65,7 @@ def check_named(record: Named, rules: Rules) -> None:
         check_request(request, record.stamp.target, rules, f"data.requests[{index}]")
 
 
-def _check_counts(counts: WindowCounts, rules: Rules) -> None:
+def _check_counts(counts: WindowCounts) -> None:
     if counts.outcomes:
         raise Rejected("users' acts are joined here, not at the edge", field="data.counts.outcomes")
     check_counts(counts, "data.counts")
@@ -76,8 +77,14 @@ def _check_counts(counts: WindowCounts, rules: Rules) -> None:
                 value=getattr(counts, part),
                 allowed=getattr(counts, whole),
             )
-    if counts.gauge_us:
-        in_time(counts.gauge_us, rules, field="data.counts.gauge_us")
+    for name in READINGS:
+        if getattr(counts, name):
+            raise Rejected(
+                "readings come with seconds: of two revisions nobody could tell which holds",
+                field=f"data.counts.{name}",
+                value=getattr(counts, name),
+                allowed=0,
+            )
     for name in ("ttft", "tpot", "e2e"):
         _check_moments(getattr(counts, name), f"data.counts.{name}")
 

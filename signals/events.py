@@ -163,7 +163,8 @@ class Counted(Struct, frozen=True, kw_only=True, tag_field="record", tag="counte
     (``source``, the window) names it; a higher ``revision`` replaces what a lower one said, and the
     window is the merge of its sources' latest. ``counts`` may hold no outcomes: users' acts are
     joined here. A source posts ``counted`` and ``named`` instead of ``arrived`` and ``finished``;
-    its ``second`` records stay as they are, and are not in its counts. ``at_us``: when it said so.
+    its ``second`` records stay as they are, and are not in its counts, which hold no readings
+    of gauges either. ``at_us``: when it said so.
     """
 
     seq: int

@@ -54,8 +54,8 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
 
     ``reason``: undecodable, conflict, undeclared_metric, outside_attribution, orphan_expired,
     sequence_forgotten, window_forgotten, quarantined, unfoldable, deadly or too_old.
-    ``attempts``: replays in vain. ``owns_id``: its id was remembered when it came, so no other
-    event has used it.
+    ``attempts``: replays in vain. ``owns_id``: its id (of a record: its number) was remembered
+    when it came, so no other event has used it.
     """
 
     offset: int

@@ -35,6 +35,8 @@ Fate = Literal["joined", "orphaned", "duplicate"]
 
 _IDS_OF_OTHERS = ("conflict", "unfoldable")
 """Reasons of feedback whose id was not remembered as its own."""
+_NUMBERS_NOTED = ("conflict", "window_forgotten")
+"""Reasons of records whose number was noted, so that they would now be taken for duplicates."""
 
 
 class FeatureRules(Struct, frozen=True, kw_only=True):
@@ -235,7 +237,8 @@ class Change:
         """Make an event a dead letter; one that was replayed stays one, for this reason now."""
         signal = event.signal
         old = self.replaying.get(event.offset)
-        own = signal.data is None and reason not in _IDS_OF_OTHERS
+        noted = signal.data is not None and reason in _NUMBERS_NOTED
+        own = noted or (signal.data is None and reason not in _IDS_OF_OTHERS)
         letter = DeadLetter(
             offset=event.offset,
             target=signal.target,

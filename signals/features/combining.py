@@ -16,9 +16,14 @@ of its window is a whole number, negative where it takes something back.
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from signals.features.change import Value
+
+MOST_MICROS: Final = 2**62
+"""A sum stays there: far beyond any metric's bounds, and a column still holds it."""
 
 
 def combined(before: Value | None, said: Value, type_: str) -> Value:
@@ -28,4 +33,5 @@ def combined(before: Value | None, said: Value, type_: str) -> Value:
     latest = max(before, said, key=lambda each: (each.time_us, each.event_id))
     if type_ in ("boolean", "float"):
         return latest
-    return replace(latest, micros=before.micros + said.micros)
+    total = before.micros + said.micros
+    return replace(latest, micros=max(-MOST_MICROS, min(MOST_MICROS, total)))

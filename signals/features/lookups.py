@@ -261,4 +261,7 @@ def _spoken_of(needs: Needs, known: Known) -> set[str]:
         found.update(known.by_external.get(external, ()))
     for target, session_id, _ in needs.moments:
         found.update(known.by_session.get((target, session_id), ()))
+    if known.orphans_by_external or known.orphans_by_session:
+        # A record may tell the id that they wait for of a request that is known already.
+        found.update(needs.request_ids & known.rows.keys())
     return found

@@ -18,7 +18,14 @@ from signals.features.change import (
 from signals.features.joining import Join, atom_of_row
 from signals.features.keeping import oldest_us
 from signals.features.model import ATOM_S, RequestRow, SecondRow
-from signals.features.requests import judge, judged, row_of_arrival, row_of_end, row_of_named
+from signals.features.requests import (
+    judge,
+    judged,
+    row_of_arrival,
+    row_of_end,
+    row_of_named,
+    with_ids,
+)
 from signals.features.windows import atom_of, loads
 from signals.records import event_time_us
 
@@ -64,6 +71,10 @@ class Recording(Struct, frozen=True):
         return self._judge_anew(row, row, watermark_us=watermark_us)
 
     def _is_new(self, event: Event, record: Record) -> bool:
+        """Whether its number never came before; a replayed letter's may have come with it."""
+        old = self.change.replaying.get(event.offset)
+        if old is not None and old.owns_id:
+            return True
         engine = self._engine(record)
         at_us = event_time_us(record)
         engine.first_us, engine.last_us = min(engine.first_us, at_us), max(engine.last_us, at_us)
@@ -141,7 +152,9 @@ class Recording(Struct, frozen=True):
                 self.join.request_appeared(row)
 
     def _arrived(self, record: Arrived) -> None:
-        if record.request_id in self.known.rows:
+        before = self.known.rows.get(record.request_id)
+        if before is not None:
+            self._named_later(before, with_ids(before, record))
             return
         row = row_of_arrival(record, self.rules.slo(record.stamp.target, record.intent))
         self._keep(row)
@@ -156,6 +169,14 @@ class Recording(Struct, frozen=True):
         row = self._judge_anew(before, row, watermark_us=record.finished_us)
         if before is None:
             self._appeared(row)
+        else:
+            self._named_later(before, row)
+
+    def _named_later(self, before: RequestRow, row: RequestRow) -> None:
+        """Feedback may be waiting for an id that only a request's second record tells."""
+        if (row.external_id, row.session_id) != (before.external_id, before.session_id):
+            self._keep(row)
+            self.join.request_appeared(row)
 
     def _appeared(self, row: RequestRow) -> None:
         """A request is known: it counts where it arrived, and feedback may be waiting for it."""

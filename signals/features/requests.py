@@ -55,6 +55,15 @@ def row_of_end(record: Finished, arrived: RequestRow | None, slo: Slo) -> Reques
     )
 
 
+def with_ids(row: RequestRow, record: Arrived) -> RequestRow:
+    """The request with the ids that its arrival says and its end did not."""
+    return msgspec.structs.replace(
+        row,
+        external_id=row.external_id or record.external_id,
+        session_id=row.session_id or record.session_id,
+    )
+
+
 def row_of_named(stamp: SeenStamp, request: NamedRequest) -> RequestRow:
     """A request that was counted at the edge: it can be joined to, and is judged there."""
     record = Arrived(

@@ -238,7 +238,10 @@ JUDGED: Mapping[str, tuple[Bad, ...]] = {
         Bad(posted(counted(counts=counts(requests=HUGE))), "data.counts.requests", "no count"),
         Bad(posted(counted(counts=counts(good=3))), "data.counts.good", "more good than judged"),
         Bad(posted(counted(counts=counts(prefix_hits=1))), "data.counts.prefix_hits", "more"),
-        Bad(posted(counted(counts=counts(gauge_us=1))), "data.counts.gauge_us", "not within"),
+        Bad(
+            posted(counted(counts=counts(gauge_us=1))), "data.counts.gauge_us", "come with seconds"
+        ),
+        Bad(posted(counted(counts=counts(waiting=1))), "data.counts.waiting", "come with seconds"),
         Bad(posted(with_moments(count=-1)), "data.counts.ttft.count", "no count"),
         Bad(posted(with_moments(count=3)), "data.counts.ttft.sketch", "another number"),
         Bad(posted(with_moments(sum_sq=1)), "data.counts.ttft.sum_sq", "no values have"),

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from signals.bus.port import Entry
+from signals.definitions import StaticDefinitions
 from signals.errors import Fenced
 from signals.events import MICROS, Record, Signal
 from signals.features.reader import SqliteFeatures
 from signals.features.stage import FeatureStage
+from signals.features.store import FeatureStore
+from signals.settings import MetricSettings
 from tests.signals.making import (
     T0_US,
     Folding,
     arrived,
+    entries,
     feedback,
     finished,
     request_id,
@@ -251,3 +257,41 @@ def test_the_stage_goes_on_where_it_stopped_and_two_never_write(
         second_run.take(second(5, T0_US + 9 * MICROS))
     assert features.bus_offset() == 4
     second_run.close()
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_an_id_that_only_one_of_a_requests_records_tells_is_joined_by_in_any_order(
+    folding: Folding, features: SqliteFeatures, order: tuple[int, ...]
+) -> None:
+    """``stars`` of the same producer are there by the request's own id when the other ids come."""
+    at_us = T0_US + 2 * MICROS
+    events: list[Signal | Record] = [
+        arrived(0, 1, T0_US, session_id="s"),
+        finished(1, 1, T0_US, T0_US + MICROS, external_id="order-7"),
+        feedback("later", at_us + 1, external_id="order-7", name="stars", value=4.0),
+        feedback("first", at_us, number=1, name="stars", value=2.0),
+    ]
+    for place in order:
+        folding.take(events[place])
+    folding.take(feedback("by session", at_us, session_id="s"), second(2, T0_US + 90 * MICROS))
+    assert features.orphans_waiting() == 0
+    assert sorted(values(features)) == [("copied", 1.0), ("stars", 2.0), ("stars", 4.0)]
+    (window,) = [w for w in features.windows("chat", from_us=0, to_us=2**62) if w.counts.requests]
+    assert window.counts.outcomes == {
+        "copied": {"shop": (1, MICROS)},
+        "stars": {"shop": (1, 4 * MICROS)},
+    }
+
+
+def test_what_adds_up_beyond_what_a_column_holds_is_held_to_its_bounds(
+    path: Path, features: SqliteFeatures
+) -> None:
+    most = 1e12
+    metrics = {"tokens": MetricSettings(type="count", low=0, high=most)}
+    stage_rules = replace(rules(), definitions=StaticDefinitions(metrics))
+    said = [feedback(f"t{n}", T0_US, number=1, name="tokens", value=most) for n in range(25)]
+    with closing(FeatureStore(path)) as store:
+        FeatureStage(store, stage_rules).advance(entries([ARRIVED, *said]))
+    assert features.dead_letters() == []
+    (window,) = [w for w in features.windows("chat", from_us=0, to_us=2**62) if w.counts.outcomes]
+    assert window.counts.outcomes == {"tokens": {"shop": (1, round(most) * MICROS)}}
