@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 
 import msgspec
 
@@ -18,11 +19,13 @@ class LoadProcess:
 
     def __init__(self, spec: Spec) -> None:
         self._limit_s = spec.warm_s + spec.seconds + SLACK_S
+        # A file, not a pipe: nobody reads while it runs, and a report may be larger than a pipe.
+        self._told = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.ingest.load"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=self._told,
         )
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode(spec))
@@ -35,10 +38,12 @@ class LoadProcess:
 
     def report(self) -> Report:
         """Wait for it. Raises ``RuntimeError`` when it failed or posted what is refused."""
-        told, _ = self._process.communicate(timeout=self._limit_s)
-        if self._process.returncode != 0:
-            raise RuntimeError(f"the load generator ended with {self._process.returncode}")
-        report = msgspec.json.decode(told, type=Report)
+        code = self._process.wait(self._limit_s)
+        with self._told as told:
+            if code != 0:
+                raise RuntimeError(f"the load generator ended with {code}")
+            told.seek(0)
+            report = msgspec.json.decode(told.read(), type=Report)
         if report.refused:
             raise RuntimeError(f"events were refused in {report.refused} posts: the load is wrong")
         return report
