@@ -159,6 +159,14 @@ class FeatureSettings(Section):
         ge=1,
         le=100_000,
     )
+    batch_bytes: int = setting(
+        2_097_152,
+        unit="bytes",
+        reason="bodies of one transaction: far more than batch_events of the usual size need; of"
+        " records that name a thousand requests each, ten",
+        ge=65_536,
+        le=67_108_864,
+    )
     publish_ms: int = setting(
         100, unit="ms", reason="open windows are published at least this often", ge=10, le=250
     )

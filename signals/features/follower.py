@@ -9,6 +9,7 @@ from signals.bus.port import BusReader
 from signals.errors import Broken, Fenced, Unavailable
 from signals.features.care import take
 from signals.features.change import FeatureRules
+from signals.features.portions import Portions
 from signals.features.store import FeatureStore
 from signals.settings import FeatureSettings
 
@@ -21,6 +22,7 @@ class Follower:
 
     def __init__(self, bus: BusReader, path: Path, rules: FeatureRules) -> None:
         self._bus = bus
+        self._portions = Portions(bus, rules.settings)
         self._path = path
         self._rules = rules
         self._store: FeatureStore | None = None
@@ -86,15 +88,17 @@ class Follower:
     def _advance(self, store: FeatureStore) -> float:
         settings = self._rules.settings
         began_s = time.monotonic()
-        entries = self._bus.read(after=store.position.bus_offset, limit=settings.batch_events)
+        entries, more = self._portions.read(after=store.position.bus_offset)
         wait_s = None
         if entries:
             open_s = began_s - self._opened_s
             wait_s = take(store, self._rules, entries, open_s=open_s)
         if began_s >= self._prune_at_s:
-            self._prune(store, began_s, behind=len(entries) >= settings.batch_events)
+            self._prune(store, began_s, behind=more)
         took_s = time.monotonic() - began_s
-        return pause_s(len(entries), settings, took_s=took_s) if wait_s is None else wait_s
+        if wait_s is None:
+            return pause_s(len(entries), settings, more=more, took_s=took_s)
+        return wait_s
 
     def _prune(self, store: FeatureStore, now_s: float, *, behind: bool) -> None:
         """One round of retention. While there is more to drop, the next follows soon; when the
@@ -105,10 +109,10 @@ class Follower:
         self._prune_at_s = now_s + (soon_s if more else settings.prune_every_s)
 
 
-def pause_s(read: int, settings: FeatureSettings, *, took_s: float) -> float:
-    """A full batch: there is more, no pause. Some events: windows were just published, so not again
+def pause_s(read: int, settings: FeatureSettings, *, more: bool, took_s: float) -> float:
+    """There is more: no pause. Some events: windows were just published, so not again
     before ``publish_ms``. None: look again soon, so that the first event after quiet is quick."""
-    if read >= settings.batch_events:
+    if more:
         return 0.0
     every_ms = settings.publish_ms if read else settings.poll_ms
     return max(0.0, every_ms / 1000 - took_s)

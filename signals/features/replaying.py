@@ -13,6 +13,7 @@ from msgspec import Struct
 from signals.bus.port import BusReader
 from signals.errors import Conflict
 from signals.features.change import FeatureRules
+from signals.features.portions import Portions
 from signals.features.stage import FeatureStage
 from signals.features.store import FeatureStore
 
@@ -51,12 +52,12 @@ def fold_again(
         raise Conflict(f"{path} exists; a replay goes into a file of its own", field="into")
     store = FeatureStore(path)
     try:
-        stage = FeatureStage(store, rules)
+        stage, portions = FeatureStage(store, rules), Portions(reader, rules.settings)
         entries, at, from_us, to_us = 0, stretch.after, None, None
         while at < stretch.until:
             found = [
                 entry
-                for entry in reader.read(after=at, limit=rules.settings.batch_events)
+                for entry in portions.read(after=at)[0]
                 if entry.offset <= stretch.until
                 and (stretch.until_us is None or entry.accepted_us <= stretch.until_us)
             ]

@@ -103,9 +103,13 @@ class OnTheBus:
         """Step until the stage has the bus behind it."""
         end = self.reader.end()
         while True:
-            self._follower.step()
+            self.step()
             if self.features.bus_offset() >= end:
                 return
+
+    def step(self) -> None:
+        """Let the stage take one portion."""
+        self._follower.step()
 
     def order(self, command: Command) -> CommandOutcome:
         """Give a command, and what became of it."""
