@@ -164,6 +164,9 @@ def _check_model(posted: Posted) -> None:
             "a score names the version of the model that gave it", field="model", allowed=ID_RULE
         )
     check_id(posted.model, "model")
+    if posted.request_id is None:
+        # By another id it could not be told from the same score under a request's own.
+        raise Rejected("a score names its request", field="request_id", allowed=REQUEST_ID_RULE)
 
 
 def _definition(kind: str, name: str, definitions: Mapping[str, Definition]) -> Definition:

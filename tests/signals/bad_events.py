@@ -103,6 +103,8 @@ JUDGED: Mapping[str, tuple[Bad, ...]] = {
         Bad(event(kind="Business"), "kind", "Invalid enum value"),
         Bad(event(kind="semantic", model="m"), "kind", "is a business metric"),
         Bad(score(kind="business", model=None), "kind", "is a semantic metric"),
+        Bad(score(request_id=None, external_id="e", target="chat"), "request_id", "its request"),
+        Bad(score(request_id=None, session_id="s", target="chat"), "request_id", "its request"),
         Bad(event(name="copies"), "name", "not declared"),
         Bad(event(name=""), "name", "not declared"),
         Bad(event(name="n" * 5000), "name", "not declared"),
