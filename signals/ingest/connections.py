@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from signals.ingest.answering import ABORT
 from signals.settings import IngestSettings
 
 HEADERS_S = 10.0
@@ -54,6 +55,7 @@ class BoundedHttp(HttpToolsProtocol):
         if not self._placed:
             self._take_a_place()
         self.scope["state"][SURPLUS] = not self._placed
+        self.scope["state"][ABORT] = self.transport.abort
         self._headers_due = self.loop.call_later(HEADERS_S, self.timeout_keep_alive_handler)
 
     def on_headers_complete(self) -> None:

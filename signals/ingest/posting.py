@@ -13,6 +13,7 @@ from signals.bus.port import Bus
 from signals.codec import media_type
 from signals.definitions import Definitions
 from signals.errors import Denied, Rejected, Unavailable
+from signals.ingest.answering import send_answer
 from signals.ingest.appending import Appender
 from signals.ingest.connections import SURPLUS
 from signals.ingest.counters import IngestCounters
@@ -68,7 +69,7 @@ class Posting:
             except Rejected as error:
                 self._counters.turned_away.labels(error.status).inc()
                 response = rejected(error)
-            await response(scope, receive, send)
+            await send_answer(response, scope, send, within_s=self._settings.body_timeout_s)
 
     async def _answer(self, headers: Headers, receive: Receive, share: Share) -> Response:
         producer = self._authenticate(headers)

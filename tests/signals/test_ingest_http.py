@@ -96,9 +96,9 @@ def serve(folder: Path, port: int, stop: threading.Event, **settings: float) -> 
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Server]:
+def serving(folder: Path, **settings: float) -> Iterator[Server]:
     port, stop = free_port(), threading.Event()
-    thread = threading.Thread(target=serve, args=(folder, port, stop))
+    thread = threading.Thread(target=serve, args=(folder, port, stop), kwargs=settings)
     thread.start()
     server = Server(folder, port)
     try:
