@@ -24,6 +24,10 @@ from signals.events import MICROS
 MAX_BUCKETS: Final = 10_000
 """Producers remembered; the one that posted longest ago is forgotten, with its debt."""
 
+SET_BACK_US: Final = 10 * MICROS
+"""A clock that is so far behind was set back, and time is counted from there; a little behind is
+only a post that was begun earlier."""
+
 
 class TooFast(Rejected):
     """More events than the key's rate. Nothing was taken; the same post passes later."""
@@ -77,9 +81,10 @@ class Rates:
             if len(self._buckets) > MAX_BUCKETS:
                 self._buckets.popitem(last=False)
         self._buckets.move_to_end(producer)
-        gained = max(0, now_us - bucket.at_us) * rate_per_s / MICROS
-        bucket.level = min(capacity, bucket.level + gained)
-        bucket.at_us = max(bucket.at_us, now_us)
+        passed_us = now_us - bucket.at_us
+        bucket.level = min(capacity, bucket.level + max(0, passed_us) * rate_per_s / MICROS)
+        if passed_us > 0 or passed_us < -SET_BACK_US:
+            bucket.at_us = now_us
         return bucket
 
 

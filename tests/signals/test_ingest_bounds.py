@@ -72,6 +72,16 @@ def test_a_clock_that_goes_back_gives_no_tokens_twice() -> None:
             rates.take("shop", 10.0, events=1, now_us=now_us)
 
 
+def test_a_clock_that_is_set_back_an_hour_does_not_stop_a_producer_for_an_hour() -> None:
+    rates, hour_us = Rates(), 3_600 * MICROS
+    rates.take("shop", 10.0, events=10, now_us=hour_us)
+    with pytest.raises(TooFast):
+        rates.take("shop", 10.0, events=1, now_us=0)
+    rates.take("shop", 10.0, events=5, now_us=MICROS // 2)
+    with pytest.raises(TooFast):
+        rates.take("shop", 10.0, events=1, now_us=MICROS // 2)
+
+
 def test_too_fast_is_429_with_retry_after_and_nothing_is_taken() -> None:
     ingest = Ingest()
     assert ingest.post([event(id=f"e{n}") for n in range(8)], key="slow-key").status_code == 202
