@@ -2,7 +2,8 @@
 
 =============  ======================================================================
 ``type``       ``trimtab.<kind>.<name>``, e.g. ``trimtab.business.copied``
-``source, id`` unique together, so both make up the event's id: ``<source>#<id>``
+``source, id`` unique together, so both make up the event's id: ``<source>#<id>``, where an id's
+               own ``%`` and ``#`` are written ``%25`` and ``%23``
 ``time``       required here, though optional in the standard
 ``subject``    the request id, where ``data`` names no id itself
 ``data``       ``{value, request_id | external_id | session_id, target, model}``,
@@ -64,14 +65,14 @@ def read_cloud_event(raw: bytes | msgspec.Raw) -> Posted:
             allowed="application/json",
         )
     kind, name = _kind_and_name(event.type)
-    identity = f"{event.source}#{event.id}"
     if kind == "basic":
         record = read(_record, event.data)
+        identity = f"{event.source}#{event.id}"
         return Posted(id=identity, kind=kind, name=name, time=event.time, data=record)
     feedback = read(_feedback, event.data)
     named = feedback.request_id or feedback.external_id or feedback.session_id
     return Posted(
-        id=identity,
+        id=f"{event.source}#{_escaped(event.id)}",
         kind=kind,
         name=name,
         time=event.time,
@@ -82,6 +83,11 @@ def read_cloud_event(raw: bytes | msgspec.Raw) -> Posted:
         target=feedback.target,
         model=feedback.model,
     )
+
+
+def _escaped(id_: str) -> str:
+    """Without "#", which a source may have too, so that no two pairs look alike."""
+    return id_.replace("%", "%25").replace("#", "%23") if "#" in id_ or "%" in id_ else id_
 
 
 def _kind_and_name(type_: str) -> tuple[Kind, str]:

@@ -352,6 +352,12 @@ def test_the_same_id_of_two_sources_is_two_cloud_events() -> None:
     assert len({each.id for each in found}) == 2
 
 
+def test_ids_and_sources_of_cloud_events_that_differ_never_look_alike() -> None:
+    pairs = [("/a#b", "c"), ("/a", "b#c"), ("/a", "b%23c"), ("/a#b%23c", "d"), ("/a", "b%2523c")]
+    found = taken(sort([cloud(source=s, id=i) for s, i in pairs], CLOUD_EVENT_BATCH))
+    assert len({signal.id for signal in found}) == len(pairs)
+
+
 def test_an_engines_record_may_come_as_a_cloud_event() -> None:
     body = cloud(id="r0.i0.3", type="trimtab.basic.finished", data=msgspec.to_builtins(FINISHED))
     assert taken(sort(body, CLOUD_EVENT))[0] == taken(sort(posted(FINISHED)))[0]
