@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.ingest.figures import Figures, percentile, say
 from benchmarks.ingest.load import Report, Spec
-from benchmarks.ingest.load_process import LoadProcess
+from benchmarks.ingest.running import LoadProcess
 from benchmarks.pipeline import Pipeline, Shape
 from signals.errors import Unavailable
 from signals.features.model import WindowKey, WindowRevision

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from benchmarks.ingest.bodies import event_id_parts
 from benchmarks.ingest.figures import Figures, median, say
 from benchmarks.ingest.load import Report, Spec
-from benchmarks.ingest.load_process import LoadProcess, load
+from benchmarks.ingest.running import LoadProcess, load
 from benchmarks.pipeline import Pipeline, Shape
 from signals.bus.sqlite import SqliteBusReader
 from signals.errors import Unavailable

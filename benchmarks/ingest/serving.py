@@ -19,7 +19,6 @@ from benchmarks.broker import Broker
 from benchmarks.ingest.bodies import business, numbered
 from benchmarks.ingest.figures import Figures, median, percentile, say, spread
 from benchmarks.ingest.load import Report, Spec
-from benchmarks.ingest.load_process import load
 from benchmarks.ingest.rivals import (
     COMPRESSIONS,
     KAFKA_BATCH_BYTES,
@@ -30,6 +29,7 @@ from benchmarks.ingest.rivals import (
     best,
     raw_sqlite,
 )
+from benchmarks.ingest.running import load
 from benchmarks.pipeline import Pipeline, Shape
 
 TARGETS = ("chat", "code", "docs", "mail")

@@ -13,8 +13,8 @@ from benchmarks.ingest.bodies import EVENT_BYTES, business, event_id_parts, numb
 from benchmarks.ingest.figures import KEYS, Figures
 from benchmarks.ingest.latency import delays_ms
 from benchmarks.ingest.load import Spec
-from benchmarks.ingest.load_process import load
 from benchmarks.ingest.mix import Mix
+from benchmarks.ingest.running import load
 from benchmarks.pipeline import Pipeline, Shape
 from signals.bus.sqlite import SqliteBusReader
 from signals.events import MICROS, Signal
