@@ -32,6 +32,9 @@ SYNCHRONOUS = "FULL"
 
 INSERT = "INSERT INTO frames (first, count, heads, bodies) VALUES (?, ?, ?, ?)"
 
+READ_BYTES = 16_777_216
+"""Of bodies, at one look: what a reader asks for in events may be long ones."""
+
 _BUSY_S = 5.0
 
 
@@ -142,17 +145,20 @@ def _accepted_us(connection: sqlite3.Connection, order: str) -> int | None:
 
 
 def frames_after(connection: sqlite3.Connection, after: int, limit: int) -> list[Frame]:
-    """Frames that hold events with offsets above ``after``, until they hold ``limit`` of them."""
+    """Frames that hold events with offsets above ``after``, until they hold ``limit`` of them or
+    ``READ_BYTES``."""
     rows = connection.execute(
         "SELECT first, count, heads, bodies FROM frames WHERE first + count > ?1 AND first >="
         " IFNULL((SELECT first FROM frames WHERE first <= ?1 ORDER BY first DESC LIMIT 1), ?1)"
         " ORDER BY first",
         (after + 1,),
     )
-    found = []
+    found, read_bytes = [], 0
     for row in rows:
         found.append(Frame(*row))
-        if found[-1].first + found[-1].count - 1 - after >= limit:
+        read_bytes += len(found[-1].bodies)
+        enough = found[-1].first + found[-1].count - 1 - after >= limit
+        if enough or read_bytes >= READ_BYTES:
             break
     rows.close()
     return found

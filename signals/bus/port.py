@@ -94,7 +94,7 @@ class BusReader(Protocol):
     def read(self, *, after: int, limit: int) -> Sequence[Entry]:
         """The first ``limit`` committed entries with ``offset > after``, in order.
 
-        Fewer, or none, when no more are there now. Raises ``Broken`` when entries above ``after``
+        Fewer when they are long, or no more are there now; none only then. Raises ``Broken`` when entries above ``after``
         were dropped before they were read.
         """
 

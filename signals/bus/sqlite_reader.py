@@ -40,12 +40,13 @@ class SqliteBusReader:
 
     def read(self, *, after: int, limit: int) -> Sequence[Entry]:
         """See ``BusReader.read``."""
-        found = self._of_frame(after, limit)
-        while len(found) < limit:
+        found, read_bytes = self._of_frame(after, limit), 0
+        while len(found) < limit and read_bytes < log_file.READ_BYTES:
             frames = self._frames(found[-1].offset if found else after, limit - len(found))
             if not frames:
                 break
             for frame in frames:
+                read_bytes += len(frame.bodies)
                 self._frame = entries_of(frame)
                 at = found[-1].offset if found else after
                 found += self._of_frame(at, limit - len(found))

@@ -221,6 +221,17 @@ def test_a_reader_goes_on_in_a_segment_that_is_dropped_under_it(folder: Path) ->
         assert big_numbers(reader, after=second - 1) == list(range(second - 1, 9))
 
 
+def test_a_read_of_long_events_ends_before_memory_does(folder: Path) -> None:
+    with closing(SqliteBus(folder)) as bus, closing(SqliteBusReader(folder)) as reader:
+        for _ in range(40):
+            long = Message(key="chat", body=b"x" * 900_000, producer="p", accepted_us=1)
+            bus.append([long] * 2).result(10)
+        first = reader.read(after=0, limit=1000)
+        size = sum(len(entry.body) for entry in first)
+        assert log_file.READ_BYTES - 2**21 < size < log_file.READ_BYTES + 2**21
+        assert [entry.offset for entry in read_all(reader)] == list(range(1, 81))
+
+
 def test_a_reader_that_asks_for_what_was_dropped_is_told(folder: Path) -> None:
     with opened(folder) as bus, closing(SqliteBusReader(folder)) as reader:
         fill(bus, *range(9))
