@@ -94,8 +94,8 @@ class BusReader(Protocol):
     def read(self, *, after: int, limit: int) -> Sequence[Entry]:
         """The first ``limit`` committed entries with ``offset > after``, in order.
 
-        Fewer when they are long, or no more are there now; none only then. Raises ``Broken`` when entries above ``after``
-        were dropped before they were read.
+        Fewer when they are long or no more are there now, none only in the second case. Raises
+        ``Broken`` when entries above ``after`` were dropped before they were read.
         """
 
     def end(self) -> int:
