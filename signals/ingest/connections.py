@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -13,6 +14,7 @@ from signals.settings import IngestSettings
 HEADERS_S = 10.0
 """A client that has not sent all of its headers by then is let go."""
 
+_OFFER: Final = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 
 SURPLUS: Final = "trimtab.surplus"
 """In the ``state`` of a request's scope: whether its connection has no place."""
@@ -30,6 +32,7 @@ class BoundedHttp(HttpToolsProtocol):
     max_connections: ClassVar[int] = IngestSettings().max_connections
     _headers_due: asyncio.TimerHandle | None = None
     _placed = False
+    _between_requests = True
 
     def connection_made(  # type: ignore[override]
         self, transport: asyncio.Transport
@@ -49,9 +52,26 @@ class BoundedHttp(HttpToolsProtocol):
         self._headers_are_there()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        """See ``asyncio.Protocol``.
+
+        A client may offer to upgrade (some do so by default, to HTTP/2), and a server may go on as
+        if it had not (RFC 9110, section 7.8). The parser can't: it would take the post for empty
+        and its body for the next request. So the offer is not shown to it.
+        """
+        if self._between_requests:
+            data = _without_offer(data)
+        super().data_received(data)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """An offer that was not seen in time. What follows the headers is not to be trusted."""
+        super()._unsupported_upgrade_warning()
+        self.cycle.keep_alive = False
+
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
+        self._between_requests = False
         if not self._placed:
             self._take_a_place()
         self.scope["state"][SURPLUS] = not self._placed
@@ -63,6 +83,11 @@ class BoundedHttp(HttpToolsProtocol):
         self._headers_are_there()
         super().on_headers_complete()
 
+    def on_message_complete(self) -> None:
+        """All of its body is there."""
+        super().on_message_complete()
+        self._between_requests = True
+
     def _take_a_place(self) -> None:
         """If there is one. Only those without one ask, so the count is not kept."""
         placed = sum(isinstance(one, BoundedHttp) and one._placed for one in self.connections)
@@ -72,6 +97,12 @@ class BoundedHttp(HttpToolsProtocol):
         if self._headers_due is not None:
             self._headers_due.cancel()
             self._headers_due = None
+
+
+def _without_offer(data: bytes) -> bytes:
+    end = data.find(b"\r\n\r\n")
+    offer = _OFFER.search(data, 0, end) if end > 0 else None
+    return data[: offer.start()] + data[offer.end() :] if offer else data
 
 
 def bounded_http(max_connections: int) -> type[BoundedHttp]:

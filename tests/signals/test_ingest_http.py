@@ -173,6 +173,32 @@ def test_chunks_and_pipelined_posts_are_taken(server: Server) -> None:
     assert server.ids() == [*before, "chunk-1", "chunk-2", "pipe-1", "pipe-2"]
 
 
+OFFER = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABk")
+
+
+def test_a_client_that_offers_to_upgrade_is_served_as_it_is(server: Server) -> None:
+    before = server.ids()
+    with closing(server.connect()) as client:
+        for id_ in ("offer-1", "offer-2"):
+            head, _, body = request(line(id_), *OFFER).partition(b"\r\n\r\n")
+            client.sendall(head + b"\r\n\r\n" + body[:9])
+            client.sendall(body[9:])
+            assert read_answer(client).startswith(b"HTTP/1.1 202")
+    assert server.ids() == [*before, "offer-1", "offer-2"]
+
+
+def test_the_body_after_an_offer_that_was_overlooked_is_no_request(server: Server) -> None:
+    before = server.ids()
+    smuggled = request(line("smuggled"))
+    with closing(server.connect()) as client:
+        for part in request(smuggled, *OFFER).partition(b"h2c\r\n"):
+            client.sendall(part)
+            time.sleep(0.05)
+        assert read_answer(client).startswith(b"HTTP/1.1 400")
+        assert client.recv(100) == b""
+    assert server.ids() == before
+
+
 def test_half_a_body_is_not_taken(server: Server) -> None:
     before = server.ids()
     with closing(server.connect()) as client:
