@@ -6,11 +6,16 @@ must be the same, for the requests in it were counted then.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from typing import Protocol
 
 from engine.telemetry.ring import TelemetryRing
+from signals.errors import Rejected
 from signals.events import Record
 from signals.features.edge import EdgeCounter
+
+log = logging.getLogger(__name__)
 
 
 class Outgoing(Protocol):
@@ -43,9 +48,20 @@ class CountingRing:
     def take(self, count: int) -> list[Record]:
         """What is out already, else what counting makes of up to ``count`` records."""
         if not self._out:
-            self._out = self._counter.take(self._ring.take(count))
+            self._out = self._counted(self._ring.take(count))
             self._ring.done()
         return self._out
+
+    def _counted(self, records: Sequence[Record]) -> list[Record]:
+        """A record that is too late to be counted, for the clock was put back by minutes, is left
+        out: its number is missing then, so its window is known to be incomplete."""
+        try:
+            return self._counter.take(records)
+        except Rejected as rejected:
+            if len(records) > 1:
+                return [told for record in records for told in self._counted([record])]
+            log.error("a record is lost: %s", rejected.detail)
+            return []
 
     def done(self) -> None:
         """See ``Outgoing``."""

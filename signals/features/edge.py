@@ -62,8 +62,8 @@ class EdgeCounter:
     def take(self, records: Sequence[Record]) -> list[Record]:
         """What to post instead of these, numbered anew.
 
-        Raises ``Rejected`` for a record of a window that is not counted any more; nothing of the
-        call is taken then.
+        Raises ``Rejected`` for a record of a window that was forgotten in an earlier call; nothing
+        of the call is taken then.
         """
         self._check(records)
         self._pass_gaps_on(records)
@@ -87,8 +87,7 @@ class EdgeCounter:
         return [self._numbered(record) for record in found]
 
     def _check(self, records: Sequence[Record]) -> None:
-        latest_us = max(map(event_time_us, records), default=0)
-        oldest_us = max(self._now_us, latest_us) - KEPT_S * MICROS
+        oldest_us = self._now_us - KEPT_S * MICROS
         for record in records:
             if isinstance(record, Arrived | Finished) and event_time_us(record) < oldest_us:
                 raise Rejected(

@@ -17,7 +17,16 @@ from engine.telemetry.seconds import SecondsTelemetry
 from engine.telemetry.stamps import seen
 from policies.runtime_config import Stamp
 from signals.definitions import StaticDefinitions
-from signals.events import Arrived, Counted, Finished, IntentLoad, Named, Second, StepMoments
+from signals.events import (
+    Arrived,
+    Counted,
+    Finished,
+    IntentLoad,
+    Named,
+    Record,
+    Second,
+    StepMoments,
+)
 from signals.features.change import FeatureRules
 from signals.features.edge import EdgeCounter
 from signals.settings import FeatureSettings, IntentSettings
@@ -252,3 +261,33 @@ def test_what_was_counted_is_offered_again_as_it_was_when_it_did_not_arrive() ->
     assert counting.take(50) == first
     counting.done()
     assert len(counting) == 6
+
+
+def test_a_clock_that_was_put_back_loses_the_records_of_that_time_and_leaves_a_gap() -> None:
+    ring = TelemetryRing(100)
+    rules = FeatureRules(intents={}, definitions=StaticDefinitions({}), settings=FeatureSettings())
+    counting = CountingRing(ring, EdgeCounter(rules, source="r0.cafe"))
+    t0_us = 1_790_000_000_000_000
+
+    def arrived(seq: int) -> Arrived:
+        return Arrived(
+            seq=seq,
+            stamp=seen(STAMP),
+            request_id=f"chat.{seq}",
+            intent="live",
+            class_="interactive",
+            arrival_us=t0_us + (2000, 2001, 0, 2002)[seq] * 1_000_000,
+            prompt_tokens=1,
+            max_tokens=1,
+        )
+
+    told: list[Record] = []
+    for _ in range(2):
+        ring.push(arrived)
+        ring.push(arrived)
+        told += counting.take(50)
+        counting.done()
+    names = [r.request_id for one in told if isinstance(one, Named) for r in one.requests]
+    assert names == ["chat.0", "chat.1", "chat.3"]
+    numbers = [record.seq for record in told]
+    assert len(set(range(max(numbers) + 1)) - set(numbers)) == 1

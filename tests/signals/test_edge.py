@@ -158,6 +158,18 @@ def test_thousands_of_names_go_in_records_of_a_thousand() -> None:
     assert [record.seq for record in told] == list(range(len(told)))
 
 
+def test_records_of_more_than_the_kept_time_are_counted_in_one_call() -> None:
+    """As after a long outage, with little going on."""
+    told = counter().take(
+        [
+            arrived(0, 1, T0_US),
+            finished(1, 1, T0_US, T0_US + SECOND),
+            second(2, T0_US + 2 * KEPT_S * SECOND),
+        ]
+    )
+    assert sum(one.counts.completed for one in told if isinstance(one, Counted)) == 1
+
+
 def test_what_is_too_late_to_be_counted_is_refused_and_nothing_of_it_taken() -> None:
     edge = counter()
     latest_us = T0_US + (KEPT_S + 100) * SECOND
