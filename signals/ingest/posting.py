@@ -21,9 +21,9 @@ from signals.ingest.inflight import Inflight, Share
 from signals.ingest.keys import KeyReader, Producer
 from signals.ingest.problems import problem, rejected, unavailable
 from signals.ingest.rates import Rates
-from signals.ingest.reading import expand_body, read_body
+from signals.ingest.reading import BESIDE_BYTES, expand_body, read_body
 from signals.ingest.recent import RecentIds
-from signals.ingest.sorting import Sorted, Sorting
+from signals.ingest.sorting import Sorted, Sorting, sorted_at_once
 from signals.rules import Rules
 from signals.settings import IngestSettings
 
@@ -55,6 +55,7 @@ class Posting:
         self._inflight = Inflight(settings.max_inflight_bytes)
         self._rates = Rates()
         self._recent = RecentIds(settings.recent_ids)
+        self._large = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Its bytes are in hand until the answer is sent."""
@@ -86,7 +87,7 @@ class Posting:
             now_us=self._clock(),
             max_event_bytes=self._max_event_bytes,
         )
-        return await self._take(await _sort(plain, media, rules), rules, share)
+        return await self._take(await self._sort(plain, media, rules), rules, share)
 
     def _authenticate(self, headers: Headers) -> Producer:
         scheme, _, token = _text(headers, b"authorization").partition(" ")
@@ -100,6 +101,17 @@ class Posting:
         rate_per_s = producer.rate_per_s
         if rate_per_s is not None:
             self._rates.check(producer.name, rate_per_s, events=1, now_us=self._clock())
+
+    async def _sort(self, plain: bytes, media: str, rules: Rules) -> Sorted:
+        """Judge the post. A large one lets small ones in between its slices, but no other large
+        one: read, it is many times its size."""
+        if len(plain) <= BESIDE_BYTES:
+            return sorted_at_once(plain, media, rules)
+        async with self._large:
+            sorting = Sorting(plain, media, rules)
+            for _ in sorting.pauses():
+                await asyncio.sleep(0)
+            return sorting.outcome
 
     async def _take(self, outcome: Sorted, rules: Rules, share: Share) -> Response:
         """Commit what is taken; the answer. Raises ``Unavailable`` or ``TooFast``."""
@@ -128,14 +140,6 @@ class Posting:
         except (Unavailable, Rejected):
             self._rates.give_back(producer.name, events)
             raise
-
-
-async def _sort(plain: bytes, media: str, rules: Rules) -> Sorted:
-    """Judge the post, letting others in between its slices."""
-    sorting = Sorting(plain, media, rules)
-    for _ in sorting.pauses():
-        await asyncio.sleep(0)
-    return sorting.outcome
 
 
 def _text(headers: Headers, name: bytes) -> str:

@@ -13,7 +13,8 @@ from signals.ingest.inflight import Share
 from signals.settings import IngestSettings
 
 BESIDE_BYTES: Final = 65_536
-"""A compressed body above this is expanded beside the event loop: inflating lets go of the GIL."""
+"""A body above this is large. A compressed one is expanded beside the event loop: inflating lets
+go of the GIL."""
 
 
 class TooSlow(Rejected):

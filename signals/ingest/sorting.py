@@ -51,6 +51,11 @@ def sort_out(body: bytes, *, content_type: str, encoding: str, rules: Rules) -> 
     """Judge each event by itself. Raises ``Rejected`` only for the body as a whole."""
     media = media_type(content_type)
     plain = expand(body, encoding, limit=rules.settings.max_body_bytes)
+    return sorted_at_once(plain, media, rules)
+
+
+def sorted_at_once(plain: bytes, media: str, rules: Rules) -> Sorted:
+    """``sort_out`` of an expanded body."""
     sorting = Sorting(plain, media, rules)
     for _ in sorting.pauses():
         pass

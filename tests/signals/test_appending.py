@@ -14,7 +14,7 @@ from signals.bus.port import Message
 from signals.codec import decode
 from signals.errors import Rejected
 from tests.signals.asgi import Holding, app_on, post, run, until
-from tests.signals.posted_events import event, score
+from tests.signals.posted_events import event
 
 BODY = msgspec.json.encode([event(id="e1")])
 
@@ -63,18 +63,14 @@ def test_whatever_the_bus_raises_nobody_is_left_waiting() -> None:
 def test_an_event_that_is_larger_than_the_log_takes_is_refused_by_itself() -> None:
     async def scenario() -> None:
         bus = MemoryBus()
-        bus.max_event_bytes = 400
+        bus.max_event_bytes = 300
         app = app_on(bus)
-        long = score(id="long", model="m" * 200) | {
-            "session_id": "s" * 200,
-            "request_id": None,
-            "target": "chat",
-        }
+        long = event(id="l" * 200)
         answer = await post(app, msgspec.json.encode([event(id="a"), long, event(id="b")]))
         assert (answer.status, answer.body["accepted"]) == (202, 2)
         (refused,) = answer.body["refused"]
-        assert (refused["index"], refused["id"]) == (1, "long")
+        assert (refused["index"], refused["id"]) == (1, "l" * 200)
         assert "larger than the log takes" in refused["reason"]
-        assert refused["allowed"] == "400 bytes at most"
+        assert refused["allowed"] == "300 bytes at most"
 
     run(scenario())
