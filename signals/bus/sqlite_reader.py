@@ -146,9 +146,9 @@ class SqliteBusReader:
             if self._open is not None and self._open[0] == first:
                 return question(self._open[1])
             if not keep:
-                with closing(log_file.open_for_reading(self._folder.file(first))) as connection:
+                with closing(self._opened(first)) as connection:
                     return question(connection)
-            connection = log_file.open_for_reading(self._folder.file(first))
+            connection = self._opened(first)
             if self._open is not None:
                 self._open[1].close()
             self._open = first, connection
@@ -156,3 +156,11 @@ class SqliteBusReader:
         except sqlite3.Error as error:
             self.close()
             raise Unavailable(f"cannot read the log {self._folder.path.name}: {error}") from error
+
+    def _opened(self, first: int) -> sqlite3.Connection:
+        """A segment that was left, and whose log has moved into it, is read without a file beside
+        it: for that a full disk has no room, and reading is how it gets some."""
+        left = bool(self._firsts) and first < self._firsts[-1]
+        if left and not self._folder.has_log(first):
+            return log_file.open_at_rest(self._folder.file(first))
+        return log_file.open_for_reading(self._folder.file(first))

@@ -82,6 +82,19 @@ def test_a_full_disk_refuses_and_when_it_is_over_the_log_goes_on(
     assert Folder(folder).firsts()[:3] == [1, 3, 5]
 
 
+def test_what_was_sealed_can_be_read_on_a_full_disk(tmp_path: Path) -> None:
+    """Who can't read can't let go of what fills it."""
+    folder = tmp_path / "bus"
+    with closing(SqliteBus(folder, SETTINGS)) as bus:
+        for number in range(9):
+            post(bus, number)
+        firsts = Folder(folder).firsts()
+        eventually(lambda: not any(Folder(folder).has_log(first) for first in firsts[:-1]))
+        with no_file_above(20_000):
+            assert numbers(folder) == list(range(9))
+        assert sorted(folder.glob("*-shm")) == [folder / f"{firsts[-1]:020d}.db-shm"]
+
+
 def test_a_log_that_cannot_roll_over_goes_on_in_a_larger_segment(tmp_path: Path) -> None:
     folder = tmp_path / "bus"
     with closing(SqliteBus(folder, SETTINGS)) as bus:
