@@ -45,13 +45,18 @@ class Join(Struct, frozen=True):
             self.change.bury(event, "quarantined", "its producer was in quarantine")
             return
         row = self._request_of(event.signal)
-        if row is not None:
-            self._outcome(event, row)
-        else:
+        if row is None:
             self._wait(event)
+            return
+        self._outcome(event, row)
+        self.request_appeared(row)
 
     def request_appeared(self, row: RequestRow) -> None:
-        """Join what was waiting for this request."""
+        """Join what was waiting for this request.
+
+        Asked whenever a request is spoken of: its second record may tell an id that feedback waits
+        for, and of very much feedback, ``ORPHAN_MATCHES`` are looked up each time.
+        """
         waiting = self.known.orphans_by_request.pop(row.request_id, [])
         if row.external_id is not None:
             external = (row.target, row.external_id)

@@ -23,7 +23,7 @@ from signals.features.windows import atom_of, within
 EXTERNAL_MATCHES = 20
 """Requests looked at per external id, latest first: a client may send the same id for ever."""
 ORPHAN_MATCHES = 1000
-"""Orphans joined to one request when it appears, the oldest first."""
+"""Orphans joined to one request at a time, the oldest first."""
 GIVING_UP = 1000
 """Events of sessions bound in one batch because they waited long enough."""
 
@@ -261,7 +261,7 @@ def _spoken_of(needs: Needs, known: Known) -> set[str]:
         found.update(known.by_external.get(external, ()))
     for target, session_id, _ in needs.moments:
         found.update(known.by_session.get((target, session_id), ()))
-    if known.orphans_by_external or known.orphans_by_session:
-        # A record may tell the id that they wait for of a request that is known already.
+    if known.orphans_by_request or known.orphans_by_external or known.orphans_by_session:
+        # They may be waiting for a request that is known already.
         found.update(needs.request_ids & known.rows.keys())
     return found

@@ -154,7 +154,9 @@ class Recording(Struct, frozen=True):
     def _arrived(self, record: Arrived) -> None:
         before = self.known.rows.get(record.request_id)
         if before is not None:
-            self._named_later(before, with_ids(before, record))
+            row = with_ids(before, record)
+            self._keep(row)
+            self.join.request_appeared(row)
             return
         row = row_of_arrival(record, self.rules.slo(record.stamp.target, record.intent))
         self._keep(row)
@@ -170,12 +172,6 @@ class Recording(Struct, frozen=True):
         if before is None:
             self._appeared(row)
         else:
-            self._named_later(before, row)
-
-    def _named_later(self, before: RequestRow, row: RequestRow) -> None:
-        """Feedback may be waiting for an id that only a request's second record tells."""
-        if (row.external_id, row.session_id) != (before.external_id, before.session_id):
-            self._keep(row)
             self.join.request_appeared(row)
 
     def _appeared(self, row: RequestRow) -> None:

@@ -13,6 +13,7 @@ from signals.bus.port import Entry
 from signals.definitions import StaticDefinitions
 from signals.errors import Fenced
 from signals.events import MICROS, Record, Signal
+from signals.features.lookups import ORPHAN_MATCHES
 from signals.features.reader import SqliteFeatures
 from signals.features.stage import FeatureStage
 from signals.features.store import FeatureStore
@@ -295,3 +296,20 @@ def test_what_adds_up_beyond_what_a_column_holds_is_held_to_its_bounds(
     assert features.dead_letters() == []
     (window,) = [w for w in features.windows("chat", from_us=0, to_us=2**62) if w.counts.outcomes]
     assert window.counts.outcomes == {"tokens": {"shop": (1, round(most) * MICROS)}}
+
+
+def test_of_very_much_feedback_that_waits_none_is_left_behind(
+    folding: Folding, features: SqliteFeatures
+) -> None:
+    count = 2 * ORPHAN_MATCHES + 100
+    folding.take(
+        *(
+            feedback(f"p{n}", T0_US, external_id="order-7", name="pastes", value=0.25)
+            for n in range(count)
+        )
+    )
+    for event in (ARRIVED, FINISHED, BY_EXTERNAL):
+        folding.take(event)
+    assert features.orphans_waiting() == 0
+    (window,) = [w for w in features.windows("chat", from_us=0, to_us=2**62) if w.counts.requests]
+    assert window.counts.outcomes["pastes"] == {"shop": (1, count * MICROS // 4)}
