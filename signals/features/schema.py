@@ -22,6 +22,9 @@ _WAL_LIMIT_BYTES = 67_108_864
 _CHECKPOINT_PAGES = 8_000
 """32 MB: a page that many batches write is copied into the file once; a tenth less work an event
 than with SQLite's 4 MB."""
+_CACHE_KIB = 32_768
+"""Pages kept in memory. With SQLite's 2 MB the upper pages of a long history's indexes are read again
+and again."""
 _STATEMENTS = 1024
 """Kept prepared: each part of the ids that were seen is asked by its own."""
 
@@ -263,6 +266,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         with transaction(connection):
             _bring_up_to_date(connection, path)
     except BaseException:
