@@ -23,8 +23,8 @@ _CHECKPOINT_PAGES = 8_000
 """32 MB: a page that many batches write is copied into the file once; a tenth less work an event
 than with SQLite's 4 MB."""
 _CACHE_KIB = 32_768
-"""Pages kept in memory. With SQLite's 2 MB the upper pages of a long history's indexes are read again
-and again."""
+"""Pages kept in memory. With SQLite's 2 MB the upper pages of a long history's indexes are read
+again and again."""
 _STATEMENTS = 1024
 """Kept prepared: each part of the ids that were seen is asked by its own."""
 
