@@ -7,6 +7,7 @@ serve process, which needs most, is wired in ``controller.serve_wiring``.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -19,6 +20,9 @@ from signals.bus.port import Assignment, Bus, BusReader, BusStatus, Consumed
 from signals.errors import Unavailable
 from signals.features.change import FeatureRules
 from signals.features.partitioned import PartitionedFeatures
+
+
+BATCH_OBJECTS = 50_000
 
 
 def run_ingest(settings: Settings, stop: threading.Event) -> None:
@@ -62,6 +66,10 @@ def run_features(settings: Settings, stop: threading.Event) -> None:
         cache_s=settings.serve.definitions_cache_s,
         settings=settings.store,
     )
+    # A batch makes tens of thousands of objects that die with it and hold no cycles; looking for
+    # some after every 700 of them costs a tenth of the stage's time.
+    gc.freeze()
+    gc.set_threshold(BATCH_OBJECTS)
     with closing(definitions), _assignment(settings) as assignment:
         run(
             assignment=assignment,

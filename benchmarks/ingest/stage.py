@@ -8,7 +8,7 @@ A short and a long history are measured in turns: stretch here, stretch there.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ TARGET = "chat"
 EVENTS_PER_S = 1_000
 """Event time of the made-up traffic: history is long in rows, not thin in time."""
 APPEND = 1_000
+IN_MEMORY = 200_000
 AHEAD = 8
 POLL_S = 0.005
 LIMIT_S = 1_800.0
@@ -84,8 +85,10 @@ class Stage:
     def take(self, events: int) -> Cost:
         """Append so many and wait until the stage has them behind it."""
         self._pipeline.wait("the feature stage", self._behind)
+        batches = self._batches(events)
         cpu_s, began_s = self._pipeline.cpu_s("features"), time.perf_counter()
-        self._append(events)
+        self._append(batches)
+        self._appended += events
         deadline_s = time.monotonic() + LIMIT_S
         while not self._behind():
             if time.monotonic() > deadline_s or not self._pipeline.alive("features"):
@@ -97,16 +100,23 @@ class Stage:
             wall_s=time.perf_counter() - began_s,
         )
 
-    def _append(self, events: int) -> None:
+    def _batches(self, events: int) -> Iterable[list[Message]]:
+        """A stretch is made before it is appended, so that the stage has full batches to read;
+        a long history as it goes, for it does not fit in memory."""
+        made = (
+            list(islice(self._rest, min(APPEND, events - start)))
+            for start in range(0, events, APPEND)
+        )
+        return list(made) if events <= IN_MEMORY else made
+
+    def _append(self, batches: Iterable[list[Message]]) -> None:
         waiting: list[Future[None]] = []
-        for start in range(0, events, APPEND):
-            batch = list(islice(self._rest, min(APPEND, events - start)))
+        for batch in batches:
             waiting.append(self._bus.append(batch))
             if len(waiting) >= AHEAD:
                 waiting.pop(0).result()
         for one in waiting:
             one.result()
-        self._appended += events
 
     def _messages(self) -> Iterator[Message]:
         per_request_us = 3 * MICROS // EVENTS_PER_S
