@@ -21,7 +21,6 @@ from signals.errors import Unavailable
 from signals.features.change import FeatureRules
 from signals.features.partitioned import PartitionedFeatures
 
-
 BATCH_OBJECTS = 50_000
 
 
