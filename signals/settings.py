@@ -111,7 +111,7 @@ class IngestSettings(Section):
         le=67_108_864,
     )
     max_inflight_bytes: int = setting(
-        67_108_864,
+        16_777_216,
         unit="bytes",
         reason="bodies being read, judged and committed at once; beyond it 503",
         ge=1_048_576,
