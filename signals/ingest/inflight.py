@@ -34,7 +34,7 @@ def memory_bound_bytes(settings: IngestSettings) -> int:
     """What the process may hold beyond an idle one's memory, whatever is offered.
 
     >>> memory_bound_bytes(IngestSettings()) // 2**20
-    533
+    341
     """
     return (
         _OF_A_BYTE * settings.max_inflight_bytes
