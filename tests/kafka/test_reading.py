@@ -15,6 +15,7 @@ from kafka.errors import KafkaTimeoutError
 
 from benchmarks.broker import Broker
 from controller.cli import tailing
+from signals.bus.kafka import consuming
 from signals.bus.kafka.consuming import POLL_RECORDS
 from signals.bus.kafka.membership import KafkaAssignment
 from signals.bus.kafka.producing import KafkaBus
@@ -230,6 +231,28 @@ def test_a_partition_that_went_and_came_unnoticed_is_read_on_where_it_was(
         wait_until(lambda: 0 in reader._consumption.assigned())
         bus.append([message(6, key=key_of(0))]).result(20)
         wait_until(lambda: numbers(reader, after=6000) == [6])
+
+
+def test_a_partition_that_the_client_keeps_and_does_not_fetch_is_had_by_joining_anew(
+    bus: KafkaBus, settings: BusSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consuming, "QUIET_S", 0.2)
+    with closing(KafkaAssignment(settings)) as assignment:
+        wait_until(lambda: len(assignment.partitions()) == PARTITIONS)
+        reader = assignment.partitions()[0]
+        assert isinstance(reader, KafkaReader)
+        wait_until(lambda: numbers(reader, after=0) == [0, 1, 2, 3, 4, 5])
+        reader._consumption.ask(
+            lambda consumer: consumer._subscription.mark_pending_revocation([reader.partition])
+        )
+        for number in (6, 7, 8):
+            bus.append([message(number, key=key_of(0))]).result(20)
+
+        def all_read() -> bool:
+            owned = assignment.partitions().get(0)
+            return isinstance(owned, KafkaReader) and numbers(owned, after=6000) == [6, 7, 8]
+
+        wait_until(all_read)
 
 
 def _end(reader: KafkaReader) -> int | None:

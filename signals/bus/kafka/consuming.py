@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillWaiting
@@ -30,6 +31,9 @@ _POLL_MS = 20
 POLL_RECORDS = 16
 """Given to the readers at once: they are unpacked by then, and a record may be ``record_bytes``
 long however few bytes were fetched for it."""
+QUIET_S = 3.0
+"""A partition that is assigned and silent for so long is asked for again. Seldom, after a rebalance
+that was broken off, kafka-python keeps one without fetching it; nobody else would ever read it."""
 _AFTER_FAILURE_S = 0.2
 _ENDING_S = 5.0
 
@@ -59,6 +63,10 @@ class Feed(Protocol):
 
     def take(self, records: Sequence[Any], consumer: Any) -> None:
         """What was fetched, in order."""
+
+    def revive(self, consumer: Any) -> bool:
+        """Nothing has come for ``QUIET_S``: fetch from here again. Whether something should have
+        come, and did not, three times in a row."""
 
     def moved(self) -> None:
         """The partition came anew: what follows is from anywhere, until somebody says where."""
@@ -104,6 +112,8 @@ class Consumption:
         self._feeds: dict[TopicPartition, Feed] = {}
         self._assigned: frozenset[int] = frozenset()
         self._failure: str | None = None
+        self._heard_s: dict[TopicPartition, float] = {}
+        self._stuck = False
         self._questions: queue.SimpleQueue[tuple[Callable[[Any], Any], Future[Any]]]
         self._questions = queue.SimpleQueue()
         self._closed = threading.Event()
@@ -120,6 +130,10 @@ class Consumption:
             if self._failure is not None:
                 raise Unavailable(self._failure)
             return self._assigned
+
+    def is_stuck(self) -> bool:
+        """Whether a partition is not fetched, whatever is tried: leave the group and join anew."""
+        return self._stuck
 
     def feed(self, reader: Feed) -> None:
         """Give this reader what comes of its partition."""
@@ -150,6 +164,7 @@ class Consumption:
         fed = {self._feeds[each]: records for each, records in found.items() if each in self._feeds}
         try:
             for feed, records in fed.items():
+                self._heard_s[feed.partition] = time.monotonic()
                 feed.take(records, self._consumer)
         except BaseException:
             # The consumer stands behind all of it: what was not taken must be sought again.
@@ -180,6 +195,7 @@ class Consumption:
         try:
             self._pause_the_full()
             self.poll()
+            self._revive_the_silent()
             self._note(None)
         except (kafka.errors.KafkaError, KeyError, ValueError) as error:
             self._note(f"Kafka: {error or type(error).__name__}")
@@ -198,6 +214,16 @@ class Consumption:
                 self._consumer.pause(partition)
             else:
                 self._consumer.resume(partition)
+
+    def _revive_the_silent(self) -> None:
+        now_s = time.monotonic()
+        for partition in self._consumer.assignment():
+            feed = self._feeds.get(partition)
+            if feed is None or feed.full:
+                self._heard_s[partition] = now_s
+            elif now_s - self._heard_s.setdefault(partition, now_s) > QUIET_S:
+                self._heard_s[partition] = now_s
+                self._stuck = feed.revive(self._consumer) or self._stuck
 
     def _answer(self) -> None:
         while True:

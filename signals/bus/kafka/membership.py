@@ -36,6 +36,9 @@ class KafkaAssignment:
 
         Raises ``Rejected`` when the topic does not go with the settings.
         """
+        if self._consumption is not None and self._consumption.is_stuck():
+            log.warning("a partition of %s is not fetched: joining anew", self._consumption.topic)
+            self.close()
         if self._consumption is None:
             self._consumption = self._join()
         owned = self._consumption.assigned()

@@ -25,6 +25,8 @@ _END_POLLS = 50
 """Polls that may pass until a first fetch tells the end: a second, when there is no news."""
 _WAIT_S = 0.01
 """How long a read waits for news: longer than a broker near by needs for an answer."""
+_IN_VAIN = 3
+"""Times that a silent partition is sought again before its consumer is given up."""
 _SOUGHT_S = 2.0
 """How long the first read after a seek waits for what is there."""
 
@@ -47,6 +49,7 @@ class KafkaReader:
         self._unpacked: tuple[int, list[Entry]] = (-1, [])
         self._from = self._next = -1
         self._end = 0
+        self._in_vain = 0
         self._broken: str | None = None
         consumption.feed(self)
 
@@ -89,6 +92,7 @@ class KafkaReader:
 
     def take(self, records: Sequence[Any], consumer: Any) -> None:
         """See ``Feed.take``."""
+        self._in_vain = 0
         for record in records:
             if self._next < 0 or self._broken is not None:
                 return
@@ -100,6 +104,13 @@ class KafkaReader:
                     self._next = record.offset + 1
                 self._broken = broken
                 self._consumption.changed.notify_all()
+
+    def revive(self, consumer: Any) -> bool:
+        """See ``Feed.revive``."""
+        behind = int(consumer.end_offsets([self.partition])[self.partition]) > self._next
+        self._in_vain = self._in_vain + 1 if behind else 0
+        consumer.seek(self.partition, self._next)
+        return self._in_vain >= _IN_VAIN
 
     def moved(self) -> None:
         """See ``Feed.moved``; the next read seeks again."""
