@@ -8,12 +8,12 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from policies.knobs import Risk
+from policies.knobs import TARGET_SCOPE, Risk
 from policies.lifecycle import State
 from policies.settings import Setting, typed
 
 Mode = Literal["observe", "approve", "auto"]
-OriginKind = Literal["rule", "plant", "person"]
+OriginKind = Literal["rule", "plant", "learner", "person"]
 Verdict = Literal["IMPROVED", "HARMED", "INCONCLUSIVE", "NO_DATA"]
 
 
@@ -23,6 +23,18 @@ class Origin(Struct, frozen=True, kw_only=True):
     kind: OriginKind
     name: str
     version: str = "1"
+
+
+class Approval(Struct, frozen=True, kw_only=True):
+    """One person's yes, to exactly the digest he was shown.
+
+    ``solo``: he had proposed it himself, which is allowed where the change lowers risk.
+    """
+
+    by: str
+    at_us: int
+    shown_digest: str
+    solo: bool = False
 
 
 class Guard(Struct, frozen=True, kw_only=True):
@@ -48,11 +60,14 @@ class Policy(Struct, frozen=True, kw_only=True):
     ``cause`` says why it is reverting or ended; ``undo_us`` is when reverting began (for the
     stopwatch). ``emergency`` policies act first and expire; others are tried in blocks.
     ``expires_us``: a proposal nobody answers, or an emergency's end. ``review_us``: of a kept one.
+    ``approvals_needed``: how many different people must say yes; 2 where the risk is high.
+    ``scope`` is ``target`` or an intent's name.
     """
 
     id: str
     target: str
     knob: str
+    scope: str = TARGET_SCOPE
     before: Setting
     setting: Setting
     origin: Origin
@@ -61,6 +76,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     expected: Effect | None = None
     guards: tuple[Guard, ...] = ()
     risk: Risk = "medium"
+    approvals_needed: int = 1
+    approvals: tuple[Approval, ...] = ()
     emergency: bool = False
     mode: Mode
     state: State = "proposed"
@@ -81,8 +98,11 @@ class Policy(Struct, frozen=True, kw_only=True):
     @property
     def shown_digest(self) -> str:
         """Digest of what an approver is shown; approval names it, so nothing else is approved."""
-        change = (self.id, self.target, self.knob, typed(self.setting), typed(self.before))
-        shown = (*change, self.reason, tuple(typed(guard) for guard in self.guards))
+        place = (self.id, self.target, self.knob, self.scope)
+        change = (typed(self.setting), typed(self.before), self.risk, self.approvals_needed)
+        why = (typed(self.origin), self.reason, sorted(self.evidence.items()))
+        expected = None if self.expected is None else typed(self.expected)
+        shown = (place, change, why, expected, tuple(typed(guard) for guard in self.guards))
         body = msgspec.json.encode(msgspec.to_builtins(shown), order="sorted")
         return hashlib.sha256(body).hexdigest()[:16]
 

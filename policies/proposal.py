@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from policies.knobs import TARGET_SCOPE
 from policies.policy import Effect, Guard, Origin
 from policies.settings import Setting
 
@@ -16,6 +17,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
     target: str
     knob: str
+    scope: str = TARGET_SCOPE
     setting: Setting
     before: Setting
     origin: Origin

@@ -1,26 +1,41 @@
 """What a scope has: settings, how layers fold into effective ones, and their digest.
 
-``baseline ⊕ kept layers ⊕ emergency ⊕ trial arm``: later layers win, knob by knob. The way back
-from a layer is to fold without it, never to write an old value.
+``baseline ⊕ kept ⊕ emergency ⊕ trial arm ⊕ pin ⊕ kill ⊕ force``: later layers win, place by place.
+A place is a knob at a scope: ``active_cap`` for the whole target, ``active_cap@live`` for an intent;
+an intent's own setting is over the target's. The way back from a layer is to fold without it, never
+to write an old value. A kill is a cut, not a value: it takes layers away (``after_kill``).
 
 >>> effective({"active_cap": Setting(value=8)}, [Layer(knob="active_cap",
 ...           setting=Setting(value=16), policy_id="p1")])["active_cap"].setting.value
 16
+>>> place("active_cap", "live"), split("active_cap@live")
+('active_cap@live', ('active_cap', 'live'))
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from policies.knobs import TARGET_SCOPE
 from policies.laws import Law
 from policies.runtime_config import Shrink
 
 Record = TypeVar("Record", bound=Struct)
+
+LayerKind = Literal["kept", "emergency", "arm", "pin", "force"]
+RANK: Final[dict[LayerKind, int]] = {
+    "kept": 0,
+    "emergency": 1,
+    "arm": 2,
+    "pin": 3,
+    "force": 4,
+}
+"""Which layer wins. The baseline is below all of them; a kill cuts between pin and force."""
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -40,34 +55,61 @@ class Setting(Struct, frozen=True, kw_only=True):
 
 
 class Layer(Struct, frozen=True, kw_only=True):
-    """One policy's hold on one knob. ``expires_us`` None: until reverted."""
+    """One policy's or override's hold on one place. ``expires_us`` None: until taken away.
+
+    ``policy_id`` is an override's id where a person set it.
+    """
 
     knob: str
+    scope: str = TARGET_SCOPE
     setting: Setting
     policy_id: str
+    kind: LayerKind = "kept"
     expires_us: int | None = None
 
 
 class Effective(Struct, frozen=True, kw_only=True):
-    """A knob's outcome: the setting, who made it, and what is there when it expires."""
+    """A place's outcome: the setting, who made it, and what is there when it expires."""
 
     setting: Setting
+    kind: LayerKind | None = None
     policy_id: str | None = None
     expires_us: int | None = None
     below: Effective | None = None
 
 
 def effective(baseline: Mapping[str, Setting], layers: Iterable[Layer]) -> dict[str, Effective]:
-    """Fold layers, lowest first, over the baseline. Pure; knobs without any setting are absent."""
-    folded = {knob: Effective(setting=setting) for knob, setting in baseline.items()}
-    for layer in layers:
-        folded[layer.knob] = Effective(
+    """Fold layers over the baseline, by rank and then in the order given. Pure.
+
+    ``baseline``: by place. Places without any setting are absent.
+    """
+    folded = {at: Effective(setting=setting) for at, setting in baseline.items()}
+    for layer in sorted(layers, key=lambda layer: RANK[layer.kind]):
+        at = place(layer.knob, layer.scope)
+        folded[at] = Effective(
             setting=layer.setting,
+            kind=layer.kind,
             policy_id=layer.policy_id,
             expires_us=layer.expires_us,
-            below=folded.get(layer.knob),
+            below=folded.get(at),
         )
     return folded
+
+
+def place(knob: str, scope: str) -> str:
+    """``knob`` for the whole target, ``knob@intent`` for an intent; names hold no ``@``."""
+    return knob if scope == TARGET_SCOPE else f"{knob}@{scope}"
+
+
+def split(at: str) -> tuple[str, str]:
+    """(knob, scope) of a place."""
+    knob, _, scope = at.partition("@")
+    return knob, scope or TARGET_SCOPE
+
+
+def setting_for(folded: Mapping[str, Effective], knob: str, intent: str) -> Effective | None:
+    """What requests of an intent get: the intent's own setting, else the target's."""
+    return folded.get(place(knob, intent), folded.get(knob))
 
 
 def digest(settings: Mapping[str, Setting]) -> str:
