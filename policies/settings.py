@@ -1,9 +1,9 @@
 """What a scope has: settings, how layers fold into effective ones, and their digest.
 
 ``baseline ⊕ kept ⊕ emergency ⊕ trial arm ⊕ pin ⊕ kill ⊕ force``: later layers win, place by place.
-A place is a knob at a scope: ``active_cap`` for the whole target, ``active_cap@live`` for an intent;
-an intent's own setting is over the target's. The way back from a layer is to fold without it, never
-to write an old value. A kill is a cut, not a value: it takes layers away (``after_kill``).
+A place is a knob at a scope: ``active_cap`` for the whole target, ``active_cap@live`` for one
+intent; an intent's own setting is over the target's. The way back from a layer is to fold without
+it, never to write an old value. A kill is a cut, not a value: it takes layers away.
 
 >>> effective({"active_cap": Setting(value=8)}, [Layer(knob="active_cap",
 ...           setting=Setting(value=16), policy_id="p1")])["active_cap"].setting.value

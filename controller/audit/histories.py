@@ -12,7 +12,7 @@ from msgspec import Struct
 from controller.store.audit_file import DefinitionRow, KeyRow, PolicyRow
 from controller.store.key_rows import key_content
 from controller.store.metric_rows import definition_content
-from controller.store.policy_rows import content
+from controller.store.rows import content
 from policies.audit import Entry
 from policies.lifecycle import MOVES, STATES, State
 from policies.policy import Policy

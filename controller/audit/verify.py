@@ -47,6 +47,9 @@ TRIGGERS: Final = frozenset(
         "metric_definitions_only_retire",
         "metric_definitions_never_go",
         "metric_definitions_in_order",
+        "audit_archives_never_change",
+        "audit_archives_never_go",
+        "audit_archives_in_order",
     }
 )
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import insert, select, update
 
+from controller.store.port import AuditQuery
 from controller.store.rows import Rows, bounded
 from controller.store.tables import audit_entries, audit_head
 from policies.audit import Entry, canonical, leaf_hash
@@ -16,7 +17,10 @@ from signals.errors import Broken
 RESERVED: Final = frozenset(
     {f"policy.{state}" for state in STATES}
     | {"key.created", "key.revoked"}
+    | {"policy.seconded"}
     | {"metric.declared", "metric.changed", "metric.retired"}
+    | {"override.set", "override.ended", "change.declared", "change.ended"}
+    | {"baseline.declared", "settings.observed", "settings.unknown"}
 )
 """Actions that the verifier reads as changes of a row; each is written with its change."""
 LAST: Final = "\uffff"
@@ -35,14 +39,14 @@ class AuditRows(Rows):
         subject: str,
         target: str,
         details: dict[str, Any],
-    ) -> Entry:
+    ) -> None:
         """The next entry; its time is the head's where the clock has gone back.
 
         Raises ``Broken`` for the actions that only the change itself may record.
         """
         if action in RESERVED:
             raise Broken(f"{action} is recorded by the change itself, never beside it")
-        return self._record(
+        self._record(
             at_us=at_us,
             actor=actor,
             action=action,
@@ -60,7 +64,8 @@ class AuditRows(Rows):
         subject: str,
         target: str,
         details: dict[str, Any],
-    ) -> Entry:
+    ) -> int:
+        """Append; the entry's index."""
         connection = self._for_writing()
         head = connection.execute(
             select(audit_head.c.size, audit_head.c.at_us).with_for_update()
@@ -91,7 +96,30 @@ class AuditRows(Rows):
             )
         )
         connection.execute(update(audit_head).values(size=made.index + 1, at_us=at_us))
-        return msgspec.json.decode(stored, type=Entry)
+        return made.index
+
+    def audit_page(self, wanted: AuditQuery) -> list[Entry]:
+        """Newest first."""
+        rows = audit_entries.c
+        query = select(rows.stored)
+        same = {"target": rows.target, "subject": rows.subject, "actor": rows.actor}
+        for name, column in same.items():
+            value = getattr(wanted, name)
+            if value is not None:
+                query = query.where(column == value)
+        if wanted.action is not None and wanted.action.endswith("."):
+            query = query.where(rows.action >= wanted.action, rows.action < wanted.action + LAST)
+        elif wanted.action is not None:
+            query = query.where(rows.action == wanted.action)
+        if wanted.from_us is not None:
+            query = query.where(rows.at_us >= wanted.from_us)
+        if wanted.to_us is not None:
+            query = query.where(rows.at_us < wanted.to_us)
+        if wanted.before is not None:
+            query = query.where(rows.leaf_index < wanted.before)
+        query = query.order_by(rows.leaf_index.desc()).limit(bounded(wanted.limit))
+        found = self._connection.execute(query).scalars()
+        return [msgspec.json.decode(stored, type=Entry) for stored in found]
 
     def audit(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -11,9 +10,9 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from controller.store.audit_rows import AuditRows
-from controller.store.rows import bounded, decoded, encoded
+from controller.store.rows import bounded, content, decoded, encoded
 from controller.store.tables import policies
-from policies.lifecycle import State, check_move
+from policies.lifecycle import STATES, State, check_move
 from policies.policy import Policy
 from signals.errors import Broken, Conflict, NotFound
 
@@ -96,41 +95,61 @@ class PolicyRows(AuditRows):
         **changes: Any,
     ) -> Policy:
         """Raises ``Conflict`` for an illegal move or a lost race; then nothing has changed."""
-        connection = self._for_writing()
         _check_names(details or {}, changes)
+        stored = self._unchanged(policy)
+        check_move(stored.id, stored.state, after)
+        moved = msgspec.structs.replace(
+            stored, state=after, rev=stored.rev + 1, updated_us=at_us, **changes
+        )
+        extra = {**(details or {}), "before": stored.state, "after": after}
+        self._write(stored, moved, f"policy.{after}", actor, at_us, {**extra, "changes": changes})
+        return moved
+
+    def amend(self, policy: Policy, what: str, *, actor: str, at_us: int, **changes: Any) -> Policy:
+        """Raises ``Conflict`` for a lost race; then nothing has changed."""
+        _check_names({}, changes)
+        stored = self._unchanged(policy)
+        if what in STATES:
+            raise Broken(f"{what} is a state; move the policy there")
+        amended = msgspec.structs.replace(stored, rev=stored.rev + 1, updated_us=at_us, **changes)
+        self._write(stored, amended, f"policy.{what}", actor, at_us, {"changes": changes})
+        return amended
+
+    def _unchanged(self, policy: Policy) -> Policy:
+        """The policy as it is stored, which is the very record that the caller has."""
         stored = self.policy(policy.id)
         if stored.rev != policy.rev:
             raise _lost(stored, policy)
         if stored != policy:
             raise Broken(f"policy {policy.id} was altered outside a move; pass it as changes")
-        check_move(stored.id, stored.state, after)
-        rev = stored.rev + 1
-        moved = msgspec.structs.replace(stored, state=after, rev=rev, updated_us=at_us, **changes)
+        return stored
+
+    def _write(
+        self,
+        stored: Policy,
+        moved: Policy,
+        action: str,
+        actor: str,
+        at_us: int,
+        details: dict[str, Any],
+    ) -> None:
         row = _row(moved)
         same = (policies.c.id == stored.id, policies.c.rev == stored.rev)
+        connection = self._for_writing()
         if connection.execute(update(policies).where(*same).values(row)).rowcount != 1:
-            raise _lost(stored, policy)
+            raise _lost(self.policy(stored.id), stored)
         self._record(
             at_us=at_us,
             actor=actor,
-            action=f"policy.{after}",
+            action=action,
             subject=moved.id,
             target=moved.target,
             details={
-                **(details or {}),
-                "before": stored.state,
-                "after": after,
-                "rev": rev,
+                **msgspec.to_builtins(details),
+                "rev": moved.rev,
                 "content": content(row["body"]),
-                "changes": msgspec.to_builtins(changes),
             },
         )
-        return moved
-
-
-def content(body: str) -> str:
-    """SHA-256, in hex, of a record exactly as it is stored; the audit holds it for every move."""
-    return hashlib.sha256(body.encode()).hexdigest()
 
 
 def _row(policy: Policy) -> dict[str, Any]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from msgspec import Struct
 
+from controller.store.acts_port import BaselineTx, ChangeTx, OverrideTx
+from controller.store.past_port import AnswerTx, DeliveryTx, SegmentTx, TreeTx
 from controller.trials import Trial
 from policies.audit import Entry
 from policies.lifecycle import State
@@ -21,21 +23,24 @@ from policies.settings import Setting
 from signals.definitions import Definition, ManagedBy
 from signals.settings import MetricSettings
 
-Role = Literal["viewer", "producer", "operator", "admin"]
-ROLES: tuple[Role, ...] = ("viewer", "producer", "operator", "admin")
+Role = Literal["viewer", "producer", "operator", "approver", "auditor", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class Principal(Struct, frozen=True, kw_only=True):
-    """Who is calling. ``id`` is the key's id, never the key. Producers are bounded by the lists,
+    """Who is calling. ``id`` is the key's id, never the key.
 
-    by ``rate_per_s`` (events) and by ``influence``: the largest share of any rate's weight that
-    this producer's values may have. ``team`` owns metric definitions.
+    ``targets`` and ``intents`` bound every role: who does not cover all intents acts only on scopes
+    of his. Producers are bounded by ``kinds`` and ``names``, by ``rate_per_s`` (events) and by
+    ``influence``: the largest share of any rate's weight that this producer's values may have.
+    ``team`` owns metric definitions.
     """
 
     id: str
     name: str
     role: Role
     targets: tuple[str, ...] = ()
+    intents: tuple[str, ...] = ("*",)
     kinds: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     rate_per_s: float | None = None
@@ -83,9 +88,27 @@ class Decision(Struct, frozen=True, kw_only=True):
     cursor: int
     policy_id: str | None = None
     denied: str | None = None
+    guardrail: str | None = None
+    figures: dict[str, float] = {}
 
 
-class Tx(Protocol):
+class AuditQuery(Struct, frozen=True, kw_only=True):
+    """Which entries. ``action`` ends in ``.`` for a family. ``before``: indexes below this one.
+
+    ``from_us`` inclusive, ``to_us`` exclusive.
+    """
+
+    target: str | None = None
+    subject: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    from_us: int | None = None
+    to_us: int | None = None
+    before: int | None = None
+    limit: int = 100
+
+
+class Tx(OverrideTx, ChangeTx, BaselineTx, SegmentTx, DeliveryTx, AnswerTx, TreeTx, Protocol):
     """One transaction. Reads see its own writes."""
 
     def policy(self, policy_id: str) -> Policy:
@@ -117,6 +140,12 @@ class Tx(Protocol):
         """Move by the lifecycle table; ``changes`` are other fields set with it.
 
         One audit entry ``policy.<after>``. Raises ``Conflict`` for an illegal move or a lost race.
+        """
+
+    def amend(self, policy: Policy, what: str, *, actor: str, at_us: int, **changes: Any) -> Policy:
+        """Change fields of a policy that stays in its state, compare-and-set on ``rev``.
+
+        One audit entry ``policy.<what>`` (``seconded``: one yes of several). Raises ``Conflict``.
         """
 
     def trial(self, trial_id: str) -> Trial:
@@ -172,8 +201,12 @@ class Tx(Protocol):
         subject: str,
         target: str,
         details: dict[str, Any],
-    ) -> Entry:
-        """The next entry: index from the head row, canonical bytes and leaf hash stored."""
+    ) -> None:
+        """One more entry, with canonical bytes and leaf hash.
+
+        Its index comes from the head row, which is locked last, as the transaction ends. What is
+        read through the same transaction sees it.
+        """
 
     def audit(
         self,
@@ -184,6 +217,9 @@ class Tx(Protocol):
         subject: str | None = None,
     ) -> list[Entry]:
         """Entries with a higher index, in order, decoded from their stored bytes."""
+
+    def audit_page(self, wanted: AuditQuery) -> list[Entry]:
+        """A page of the audit, newest first."""
 
     def subjects(
         self, prefix: str, *, target: str | None = None, before: str | None = None, limit: int = 100

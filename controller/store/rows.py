@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, TypeVar
 
 import msgspec
@@ -46,6 +47,11 @@ def bounded(limit: int) -> int:
             allowed=f"1..{MAX_ROWS} rows",
         )
     return limit
+
+
+def content(body: str) -> str:
+    """SHA-256, in hex, of a record exactly as it is stored; the audit holds it for every change."""
+    return hashlib.sha256(body.encode()).hexdigest()
 
 
 def encoded(record: msgspec.Struct) -> str:

@@ -11,15 +11,31 @@ from sqlalchemy import Engine
 
 from controller.store.connecting import file_of, reading_engine, translated, writing_engine
 from controller.store.control_rows import ControlRows
+from controller.store.declaration_rows import DeclarationRows
+from controller.store.delivery_rows import DeliveryRows
 from controller.store.key_rows import KeyRows
 from controller.store.metric_rows import MetricRows
+from controller.store.override_rows import OverrideRows
 from controller.store.policy_rows import PolicyRows
+from controller.store.segment_rows import SegmentRows
 from controller.store.settings import StoreSettings
+from controller.store.tree_rows import TreeRows
 from controller.store.trial_rows import TrialRows
 from signals.errors import Broken, Unavailable
 
 
-class SqlTx(PolicyRows, TrialRows, KeyRows, ControlRows, MetricRows):
+class SqlTx(
+    PolicyRows,
+    TrialRows,
+    KeyRows,
+    ControlRows,
+    MetricRows,
+    OverrideRows,
+    DeclarationRows,
+    SegmentRows,
+    DeliveryRows,
+    TreeRows,
+):
     """One transaction; each noun's methods are in its own file."""
 
 

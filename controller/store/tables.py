@@ -56,6 +56,7 @@ policies = Table(
     Column("body", Text, nullable=False),
 )
 Index(None, policies.c.target, policies.c.state, policies.c.id)
+Index(None, policies.c.target, policies.c.id)
 
 trials = Table(
     "trials",
@@ -141,11 +142,14 @@ audit_entries = Table(
     Column("action", NAME, nullable=False),
     Column("subject", NAME, nullable=False),
     Column("target", NAME, nullable=False),
-    Column("stored", LargeBinary, nullable=False),
+    Column("stored", LargeBinary, nullable=True),
     Column("leaf_hash", LargeBinary(32), nullable=False),
 )
 Index(None, audit_entries.c.subject, audit_entries.c.leaf_index)
 Index(None, audit_entries.c.target, audit_entries.c.leaf_index)
+Index(None, audit_entries.c.actor, audit_entries.c.leaf_index)
+Index(None, audit_entries.c.action, audit_entries.c.leaf_index)
+Index(None, audit_entries.c.at_us, audit_entries.c.leaf_index)
 
 audit_head = Table(
     "audit_head",
@@ -155,3 +159,94 @@ audit_head = Table(
     Column("at_us", BigInteger, nullable=False),
     CheckConstraint("id = 1", name="single"),
 )
+
+audit_archives = Table(
+    "audit_archives",
+    metadata,
+    Column("first_index", BigInteger, primary_key=True, autoincrement=False),
+    Column("last_index", BigInteger, nullable=False),
+    Column("sha256", LargeBinary(32), nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+audit_tree_heads = Table(
+    "audit_tree_heads",
+    metadata,
+    Column("seq", COUNTER, primary_key=True, autoincrement=True),
+    Column("size", BigInteger, nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+overrides = Table(
+    "overrides",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("target", NAME, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("rev", Integer, nullable=False),
+    Column("expires_us", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+)
+Index(None, overrides.c.target, overrides.c.state, overrides.c.id)
+
+declared_changes = Table(
+    "declared_changes",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("target", NAME, nullable=False),
+    Column("from_us", BigInteger, nullable=False),
+    Column("until_us", BigInteger, nullable=True),
+    Column("body", Text, nullable=False),
+)
+Index(None, declared_changes.c.target, declared_changes.c.from_us)
+
+baselines = Table(
+    "baselines",
+    metadata,
+    Column("target", NAME, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("from_us", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    Column("seq", COUNTER, primary_key=True, autoincrement=True),
+    Column("target", NAME, nullable=False),
+    Column("replica", NAME, nullable=False),
+    Column("from_us", BigInteger, nullable=False),
+    Column("until_us", BigInteger, nullable=True),
+    Column("incarnation", NAME, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("entry", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+)
+Index(None, segments.c.target, segments.c.replica, segments.c.from_us)
+Index(None, segments.c.incarnation, segments.c.version)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("hook", NAME, nullable=False),
+    Column("entry", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("due_us", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+)
+Index(None, deliveries.c.state, deliveries.c.due_us)
+
+idempotent_answers = Table(
+    "idempotent_answers",
+    metadata,
+    Column("principal", NAME, primary_key=True),
+    Column("key", NAME, primary_key=True),
+    Column("request_sha256", LargeBinary(32), nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("status", Integer, nullable=True),
+    Column("body", LargeBinary, nullable=True),
+)
+Index(None, idempotent_answers.c.at_us)
