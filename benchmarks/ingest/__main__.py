@@ -20,10 +20,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.figures import Figures, say, surroundings
 from benchmarks.ingest import latency, saturation, serving, stage
-from benchmarks.ingest.figures import Figures, say, surroundings
 from benchmarks.pipeline import tidy_when_told_to_end
 
+PACKAGES = ("msgspec", "uvicorn", "fastapi", "kafka-python")
+AIMS = {
+    "batched_eps": "≥ 50,000",
+    "single_rps": "≥ 3,000",
+    "ack_p99_ms": "≤ 25",
+    "ratio_sqlite": "≥ 0.35",
+    "ratio_kafka": "≥ 0.6",
+    "step_eps_core": "≥ 30,000",
+    "feature_p99_ms": "≤ 1,000",
+    "cost_growth_100x": "≤ 1.3",
+}
 DEFAULT = ("sqlite", "kafka", "stage", "latency")
 PARTS = (*DEFAULT, "saturation")
 
@@ -72,14 +83,16 @@ def main() -> int:
     """0 when nothing acknowledged was missing; figures decide nothing."""
     given = options()
     tidy_when_told_to_end()
-    figures, began_s, fine = Figures(), time.monotonic(), True
-    figures.more.update(surroundings(given.seed, given.quick))
+    figures, began_s, fine = Figures(AIMS), time.monotonic(), True
+    figures.more.update(surroundings(given.seed, given.quick, PACKAGES))
     say(", ".join(f"{name} {value}" for name, value in figures.more.items()))
     runs = parts(given)
     for name in given.only or DEFAULT:
         with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as folder:
             fine = runs[name](Path(folder), given.seed, figures) and fine
-    figures.more["load_average_after"] = surroundings(given.seed, given.quick)["load_average"]
+    figures.more["load_average_after"] = surroundings(given.seed, given.quick, PACKAGES)[
+        "load_average"
+    ]
     figures.more["took_s"] = round(time.monotonic() - began_s)
     say(f"\n{figures.table()}\ntook {figures.more['took_s']} s")
     line = json.dumps(figures.document(), ensure_ascii=False)

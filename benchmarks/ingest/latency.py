@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.ingest.figures import Figures, percentile, say
+from benchmarks.figures import Figures, percentile, say
 from benchmarks.ingest.load import Report, Spec
 from benchmarks.ingest.running import LoadProcess
 from benchmarks.pipeline import Pipeline, Shape

@@ -29,8 +29,8 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
+from benchmarks.figures import Figures, say
 from benchmarks.ingest.bodies import event_id_parts
-from benchmarks.ingest.figures import Figures, say
 from benchmarks.ingest.load import Report, Spec
 from benchmarks.ingest.running import LoadProcess, load
 from benchmarks.pipeline import Pipeline, Shape

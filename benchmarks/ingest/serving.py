@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from benchmarks import broker
 from benchmarks.broker import Broker
+from benchmarks.figures import Figures, median, percentile, say, spread
 from benchmarks.ingest.bodies import business, numbered
-from benchmarks.ingest.figures import Figures, median, percentile, say, spread
 from benchmarks.ingest.load import Report, Spec
 from benchmarks.ingest.rivals import (
     COMPRESSIONS,

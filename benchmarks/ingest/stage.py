@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.ingest.figures import Figures, median, say
+from benchmarks.figures import Figures, median, say
 from benchmarks.ingest.mix import WORDS, Mix
 from benchmarks.pipeline import Pipeline, Shape
 from signals.bus.port import Message
