@@ -1,0 +1,1 @@
+"""What the audit and its history cost and give: ``python -m benchmarks.audit``."""
