@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fastapi.routing import APIRoute
 
-from controller.api.access import ACCESS
+from controller.api.access import ACCESS, CAPABILITIES
 from controller.api.app import ROUTERS
 
 HEAD = """# REST
@@ -24,8 +24,8 @@ and `field`, `value` and `allowed` say which input, what it was and what it coul
 | 422 | bad input |
 | 503 | something it depends on does not answer; see `Retry-After` |
 
-Roles rise: a `viewer` looks, an `operator` acts, an `admin` makes keys. A `producer` posts signals
-and has nothing to do here. Each process describes itself in full at `/openapi.json`.
+A route needs a capability, and a role has some of them; a key's targets and intents bound it
+further ([security.md](security.md)). Each process describes itself in full at `/openapi.json`.
 """
 
 OTHERS = """## The other listeners
@@ -42,8 +42,10 @@ The signals API and the engine's chat listener answer `/healthz` and `/metrics` 
 
 def page() -> str:
     """The whole page: the control plane's routes in the order of its rooms, then the others."""
-    table = ["## The control plane", "", "| route | role | what it does |", "|---|---|---|"]
-    return "\n".join([HEAD, *table, *_rows(), "", OTHERS])
+    roles = ["## Who may what", "", "| needs | roles |", "|---|---|"]
+    roles += [f"| {name} | {', '.join(sorted(who))} |" for name, who in CAPABILITIES.items()]
+    table = ["", "## The control plane", "", "| route | needs | what it does |", "|---|---|---|"]
+    return "\n".join([HEAD, *roles, *table, *_rows(), "", OTHERS])
 
 
 def _rows() -> Iterator[str]:
@@ -51,9 +53,9 @@ def _rows() -> Iterator[str]:
         for route in router.routes:
             if isinstance(route, APIRoute):
                 for method in sorted(route.methods or ()):
-                    role = ACCESS.get((method, route.path), "anybody")
+                    needs = ACCESS.get((method, route.path), "nothing")
                     says = (route.endpoint.__doc__ or "").strip().partition("\n\n")[0]
-                    yield f"| `{method} {route.path}` | {role} | {plain(says)} |"
+                    yield f"| `{method} {route.path}` | {needs} | {plain(says)} |"
 
 
 def plain(docstring: str) -> str:

@@ -1,26 +1,58 @@
 """Who may call what: ONE table. A route that is not in it stops the process at its start.
 
-Roles rise: viewer reads, operator acts, admin issues keys. A producer posts signals to ingest and
-has nothing to do here. Finer rules (nobody approves his own proposal) are the operations' own.
+A route needs a capability, and a role has some of them (``CAPABILITIES``). Then the key's bounds
+count: its targets, and its intents (``controller.api.bounds``). Finer rules (nobody approves his
+own proposal) are the operations' own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from controller.api.bounds import Subject, check_scope, check_sight, check_target, subject_in
 from controller.api.ports import Services
-from controller.keys import ANY, covers
+from controller.keys import ANY
 from controller.store.port import Principal, Role
+from policies.knobs import TARGET_SCOPE
 from signals.errors import Broken, Denied
+
+__all__ = [
+    "ACCESS",
+    "CAPABILITIES",
+    "PUBLIC",
+    "Caller",
+    "Capability",
+    "Route",
+    "Wired",
+    "authorize",
+    "check_complete",
+    "check_scope",
+    "check_target",
+    "roles_of",
+    "routes_of",
+    "services_of",
+]
 
 Route = tuple[str, str]
 
-RANK: Final[dict[Role, int]] = {"producer": 0, "viewer": 1, "operator": 2, "admin": 3}
+Capability = Literal["read", "act", "approve", "audit", "administer"]
+
+CAPABILITIES: Final[dict[Capability, frozenset[Role]]] = {
+    "read": frozenset({"viewer", "operator", "approver", "auditor", "admin"}),
+    "act": frozenset({"operator", "admin"}),
+    "approve": frozenset({"operator", "approver", "admin"}),
+    "audit": frozenset({"auditor", "admin"}),
+    "administer": frozenset({"admin"}),
+}
+"""Which roles have a capability. A producer posts signals to ingest and has nothing to do here."""
+
+READING: Final[frozenset[Capability]] = frozenset({"read", "audit"})
+"""Capabilities that change nothing."""
 
 PUBLIC: Final[frozenset[Route]] = frozenset({("GET", "/healthz"), ("GET", "/readyz")})
 
@@ -42,55 +74,55 @@ BOUNDED_IN_ROUTE: Final[frozenset[Route]] = frozenset(
 )
 """Routes that look themselves at the targets a key covers, or are about none."""
 
-ACCESS: Final[dict[Route, Role]] = {
-    ("GET", "/metrics"): "viewer",
-    ("GET", "/v1/targets"): "viewer",
-    ("GET", "/v1/targets/{target}"): "viewer",
-    ("GET", "/v1/targets/{target}/settings"): "viewer",
-    ("GET", "/v1/targets/{target}/features"): "viewer",
-    ("POST", "/v1/targets/{target}/hold"): "operator",
-    ("POST", "/v1/targets/{target}/release"): "operator",
-    ("POST", "/v1/targets/{target}/kill"): "operator",
-    ("PATCH", "/v1/targets/{target}/knobs/{knob}"): "operator",
-    ("POST", "/v1/kill"): "operator",
-    ("GET", "/v1/policies"): "viewer",
-    ("POST", "/v1/policies"): "operator",
-    ("GET", "/v1/policies/{policy_id}"): "viewer",
-    ("POST", "/v1/policies/{policy_id}/approve"): "operator",
-    ("POST", "/v1/policies/{policy_id}/reject"): "operator",
-    ("POST", "/v1/policies/{policy_id}/revert"): "operator",
-    ("POST", "/v1/policies/{policy_id}/pause"): "operator",
-    ("POST", "/v1/policies/{policy_id}/resume"): "operator",
-    ("GET", "/v1/trials"): "viewer",
-    ("GET", "/v1/trials/{trial_id}"): "viewer",
-    ("GET", "/v1/trials/{trial_id}/requests"): "viewer",
-    ("GET", "/v1/trials/{trial_id}/seconds"): "viewer",
-    ("GET", "/v1/requests"): "viewer",
-    ("GET", "/v1/requests/{request_id}"): "viewer",
-    ("GET", "/v1/decisions"): "viewer",
-    ("GET", "/v1/audit"): "viewer",
-    ("GET", "/v1/audit/verify"): "viewer",
-    ("GET", "/v1/keys"): "admin",
-    ("POST", "/v1/keys"): "admin",
-    ("DELETE", "/v1/keys/{key_id}"): "admin",
-    ("GET", "/v1/features"): "viewer",
-    ("GET", "/v1/orphans"): "viewer",
-    ("GET", "/v1/bus"): "viewer",
-    ("GET", "/v1/commands"): "viewer",
-    ("GET", "/v1/commands/{command_id}"): "viewer",
-    ("GET", "/v1/dead-letters"): "viewer",
-    ("GET", "/v1/dead-letters/{letter_id}"): "viewer",
-    ("POST", "/v1/dead-letters/replay"): "operator",
-    ("POST", "/v1/dead-letters/discard"): "operator",
-    ("GET", "/v1/producers"): "viewer",
-    ("POST", "/v1/producers/{producer}/quarantine"): "operator",
-    ("POST", "/v1/producers/{producer}/release"): "operator",
-    ("GET", "/v1/intents"): "viewer",
-    ("GET", "/v1/metric-definitions"): "viewer",
-    ("GET", "/v1/metric-definitions/{name}"): "viewer",
-    ("PUT", "/v1/metric-definitions/{name}"): "operator",
-    ("DELETE", "/v1/metric-definitions/{name}"): "operator",
-    ("GET", "/v1/rules"): "viewer",
+ACCESS: Final[dict[Route, Capability]] = {
+    ("GET", "/metrics"): "read",
+    ("GET", "/v1/targets"): "read",
+    ("GET", "/v1/targets/{target}"): "read",
+    ("GET", "/v1/targets/{target}/settings"): "read",
+    ("GET", "/v1/targets/{target}/features"): "read",
+    ("POST", "/v1/targets/{target}/hold"): "act",
+    ("POST", "/v1/targets/{target}/release"): "act",
+    ("POST", "/v1/targets/{target}/kill"): "act",
+    ("PATCH", "/v1/targets/{target}/knobs/{knob}"): "act",
+    ("POST", "/v1/kill"): "act",
+    ("GET", "/v1/policies"): "read",
+    ("POST", "/v1/policies"): "act",
+    ("GET", "/v1/policies/{policy_id}"): "read",
+    ("POST", "/v1/policies/{policy_id}/approve"): "approve",
+    ("POST", "/v1/policies/{policy_id}/reject"): "approve",
+    ("POST", "/v1/policies/{policy_id}/revert"): "act",
+    ("POST", "/v1/policies/{policy_id}/pause"): "act",
+    ("POST", "/v1/policies/{policy_id}/resume"): "act",
+    ("GET", "/v1/trials"): "read",
+    ("GET", "/v1/trials/{trial_id}"): "read",
+    ("GET", "/v1/trials/{trial_id}/requests"): "read",
+    ("GET", "/v1/trials/{trial_id}/seconds"): "read",
+    ("GET", "/v1/requests"): "read",
+    ("GET", "/v1/requests/{request_id}"): "read",
+    ("GET", "/v1/decisions"): "read",
+    ("GET", "/v1/audit"): "read",
+    ("GET", "/v1/audit/verify"): "read",
+    ("GET", "/v1/keys"): "audit",
+    ("POST", "/v1/keys"): "administer",
+    ("DELETE", "/v1/keys/{key_id}"): "administer",
+    ("GET", "/v1/features"): "read",
+    ("GET", "/v1/orphans"): "read",
+    ("GET", "/v1/bus"): "read",
+    ("GET", "/v1/commands"): "read",
+    ("GET", "/v1/commands/{command_id}"): "read",
+    ("GET", "/v1/dead-letters"): "read",
+    ("GET", "/v1/dead-letters/{letter_id}"): "read",
+    ("POST", "/v1/dead-letters/replay"): "act",
+    ("POST", "/v1/dead-letters/discard"): "act",
+    ("GET", "/v1/producers"): "read",
+    ("POST", "/v1/producers/{producer}/quarantine"): "act",
+    ("POST", "/v1/producers/{producer}/release"): "act",
+    ("GET", "/v1/intents"): "read",
+    ("GET", "/v1/metric-definitions"): "read",
+    ("GET", "/v1/metric-definitions/{name}"): "read",
+    ("PUT", "/v1/metric-definitions/{name}"): "act",
+    ("DELETE", "/v1/metric-definitions/{name}"): "act",
+    ("GET", "/v1/rules"): "read",
 }
 
 FILTERED: Final[frozenset[Route]] = frozenset(
@@ -109,6 +141,12 @@ FILTERED: Final[frozenset[Route]] = frozenset(
 )
 """Routes that answer for one target when ``?target=`` names it. Elsewhere it means nothing."""
 
+BY_INTENT: Final[frozenset[Route]] = frozenset({("GET", "/v1/requests"), ("GET", "/v1/features")})
+"""Routes that list rows of one intent when ``?intent=`` names it."""
+
+SCOPED_IN_ROUTE: Final[frozenset[Route]] = frozenset({("POST", "/v1/policies")})
+"""Acts whose body names the scope: the route calls ``check_scope``. Others concern everybody."""
+
 bearer = HTTPBearer(auto_error=False, description="a key from `trimtab keys create`")
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 
@@ -119,44 +157,56 @@ def services_of(request: Request) -> Services:
     return found
 
 
+def roles_of(route: Route) -> frozenset[Role]:
+    """The roles that may call a route, within their bounds."""
+    return CAPABILITIES[ACCESS[route]]
+
+
 def authorize(request: Request, credentials: Credentials) -> Principal:
     """The caller, when the table lets him call this route. Raises ``Denied``: 401 or 403."""
     route = (request.method, request.scope["route"].path)
-    needed = ACCESS[route]
     services = services_of(request)
     if credentials is None:
         raise Denied("a bearer key is required", authenticated=False)
     principal = services.authenticator.lookup(credentials.credentials)
-    if RANK[principal.role] < RANK[needed]:
-        raise Denied(f"{principal.name} is {principal.role}; {' '.join(route)} needs {needed}")
-    if ANY not in principal.targets and route not in BOUNDED_IN_ROUTE:
-        check_target(principal, _target_of(request, services, route))
+    if principal.role not in roles_of(route):
+        raise Denied(
+            f"{principal.name} is {principal.role}; {' '.join(route)} needs"
+            f" {' or '.join(sorted(roles_of(route)))}"
+        )
+    if ANY not in principal.targets or ANY not in principal.intents:
+        _check_bounds(principal, request, services, route)
     return principal
 
 
-def check_target(principal: Principal, target: str | None) -> None:
-    """Raise ``Denied`` unless the key covers this target; None means all of them."""
-    if not covers(principal.targets, ANY if target is None else target):
-        raise Denied(
-            f"the key of {principal.name} covers {', '.join(principal.targets) or 'no target'},"
-            f" not {target or 'all targets: name one with ?target='}"
-        )
+def _check_bounds(principal: Principal, request: Request, services: Services, route: Route) -> None:
+    subject = _subject(request, services, route)
+    if route not in BOUNDED_IN_ROUTE:
+        check_target(principal, subject.target)
+    if ANY in principal.intents:
+        return
+    if ACCESS[route] in READING:
+        if subject.scope is not None or route in BY_INTENT:
+            check_sight(principal, subject.scope)
+    elif route not in SCOPED_IN_ROUTE:
+        check_scope(principal, subject.scope or TARGET_SCOPE)
 
 
-def _target_of(request: Request, services: Services, route: Route) -> str | None:
-    """The target that a call is about; None when it is about all of them."""
+def _subject(request: Request, services: Services, route: Route) -> Subject:
+    """What a call is about, by its path and query."""
     named = request.path_params
-    if "policy_id" in named:
-        with services.store.read() as tx:
-            return tx.policy(named["policy_id"]).target
-    if "trial_id" in named:
-        with services.store.read() as tx:
-            return tx.trial(named["trial_id"]).plan.target
+    with services.store.read() as tx:
+        found = subject_in(tx, named)
+    if found is not None:
+        return found
     if "request_id" in named:
-        return str(named["request_id"]).partition(".")[0]
+        row = services.features.request(named["request_id"])
+        target = str(named["request_id"]).partition(".")[0]
+        return Subject(target, None if row is None else row.intent)
     if route in FILTERED:
-        return request.query_params.get("target")
-    return named.get("target")
+        query = request.query_params
+        return Subject(query.get("target"), query.get("intent"))
+    return Subject(named.get("target"))
 
 
 Caller = Annotated[Principal, Depends(authorize)]
@@ -172,7 +222,10 @@ def routes_of(routers: Iterable[APIRouter]) -> Iterator[Route]:
 
 
 def check_complete(routers: Iterable[APIRouter]) -> None:
-    """Raise ``Broken`` unless table and routes are the same set."""
+    """Raise ``Broken`` unless table and routes are the same set, by known capabilities."""
+    strange = {route: needed for route, needed in ACCESS.items() if needed not in CAPABILITIES}
+    if strange:
+        raise Broken(f"no such capability: {strange}; there are {', '.join(CAPABILITIES)}")
     differ = set(routes_of(routers)) ^ (set(ACCESS) | PUBLIC)
     if differ:
         raise Broken(f"routes and access table differ in {sorted(differ)}")

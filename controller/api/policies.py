@@ -8,9 +8,11 @@ from fastapi import APIRouter, Query, Response
 
 from controller.api import shapes
 from controller.api.access import Caller, Wired, check_target
-from controller.api.answers import Answer, Limit, page
+from controller.api.answers import Answer, Limit
 from controller.api.bodies import Approval, Proposal, WithReason
+from controller.api.bounds import check_scope, sees
 from controller.api.problems import documented
+from policies.knobs import TARGET_SCOPE
 from policies.lifecycle import State
 
 router = APIRouter(prefix="/v1/policies", tags=["policies"])
@@ -21,6 +23,7 @@ ACT = documented(404, 409, 422)
 @router.get("", responses=documented(422))
 def listed(
     services: Wired,
+    caller: Caller,
     target: str | None = None,
     state: Annotated[list[State] | None, Query()] = None,
     before: str | None = None,
@@ -30,13 +33,15 @@ def listed(
     with services.store.read() as tx:
         found = tx.policies(target=target, states=state, limit=limit, before=before)
     cursor = found[-1].id if found else None
-    return Answer(page([shapes.policy(one) for one in found], limit, cursor))
+    shown = [shapes.policy(one) for one in found if sees(caller, one.scope)]
+    return Answer({"items": shown, "next": cursor if len(found) == limit else None})
 
 
 @router.post("", status_code=201, responses=documented(404, 409, 422))
 def proposed(proposal: Proposal, services: Wired, caller: Caller) -> Response:
     """Propose a change by hand. Somebody else approves it."""
     check_target(caller, proposal.target)
+    check_scope(caller, TARGET_SCOPE)
     made = services.operations.propose(
         proposal.target,
         proposal.knob,
