@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import insert, select, update
+from sqlalchemy import ColumnElement, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from controller.store.audit_rows import AuditRows
+from controller.store.port import PolicyFilter
 from controller.store.rows import bounded, content, decoded, encoded
 from controller.store.tables import policies
+from policies.ids import first_id
 from policies.lifecycle import STATES, State, check_move
 from policies.policy import Policy
 from signals.errors import Broken, Conflict, NotFound
@@ -42,6 +44,7 @@ class PolicyRows(AuditRows):
         states: Sequence[State] | None = None,
         limit: int = 200,
         before: str | None = None,
+        wanted: PolicyFilter | None = None,
     ) -> list[Policy]:
         """Newest first; ``before`` is the last id of the page before."""
         query = select(policies.c.body)
@@ -51,6 +54,8 @@ class PolicyRows(AuditRows):
             query = query.where(policies.c.state.in_(states))
         if before is not None:
             query = query.where(policies.c.id < before)
+        if wanted is not None:
+            query = query.where(*_conditions(wanted))
         query = query.order_by(policies.c.id.desc()).limit(bounded(limit))
         return [decoded(body, Policy) for body in self._connection.execute(query).scalars()]
 
@@ -152,6 +157,24 @@ class PolicyRows(AuditRows):
         )
 
 
+def _conditions(wanted: PolicyFilter) -> list[ColumnElement[bool]]:
+    """Ids rise with the time of the proposal, so a span of time is a span of ids."""
+    columns = policies.c
+    same = {
+        columns.knob: wanted.knob,
+        columns.scope: wanted.scope,
+        columns.origin: wanted.origin,
+        columns.proposed_by: wanted.proposed_by,
+        columns.verdict: wanted.verdict,
+    }
+    found = [column == value for column, value in same.items() if value is not None]
+    if wanted.from_us is not None:
+        found.append(columns.id >= first_id("pol", wanted.from_us))
+    if wanted.to_us is not None:
+        found.append(columns.id < first_id("pol", wanted.to_us))
+    return found
+
+
 def _row(policy: Policy) -> dict[str, Any]:
     return {
         "id": policy.id,
@@ -160,6 +183,10 @@ def _row(policy: Policy) -> dict[str, Any]:
         "state": policy.state,
         "rev": policy.rev,
         "updated_us": policy.updated_us,
+        "scope": policy.scope,
+        "origin": policy.origin.kind,
+        "proposed_by": policy.proposed_by,
+        "verdict": policy.verdict,
         "body": encoded(policy),
     }
 

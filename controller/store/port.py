@@ -18,7 +18,7 @@ from controller.store.past_port import AnswerTx, DeliveryTx, SegmentTx, TreeTx
 from controller.trials import Trial
 from policies.audit import Entry
 from policies.lifecycle import State
-from policies.policy import Mode, Policy
+from policies.policy import Mode, OriginKind, Policy, Verdict
 from policies.settings import Setting
 from signals.definitions import Definition, ManagedBy
 from signals.settings import MetricSettings
@@ -108,6 +108,18 @@ class AuditQuery(Struct, frozen=True, kw_only=True):
     limit: int = 100
 
 
+class PolicyFilter(Struct, frozen=True, kw_only=True):
+    """Which policies. ``from_us`` inclusive, ``to_us`` exclusive: when they were proposed."""
+
+    knob: str | None = None
+    scope: str | None = None
+    origin: OriginKind | None = None
+    proposed_by: str | None = None
+    verdict: Verdict | None = None
+    from_us: int | None = None
+    to_us: int | None = None
+
+
 class Tx(OverrideTx, ChangeTx, BaselineTx, SegmentTx, DeliveryTx, AnswerTx, TreeTx, Protocol):
     """One transaction. Reads see its own writes."""
 
@@ -121,6 +133,7 @@ class Tx(OverrideTx, ChangeTx, BaselineTx, SegmentTx, DeliveryTx, AnswerTx, Tree
         states: Sequence[State] | None = None,
         limit: int = 200,
         before: str | None = None,
+        wanted: PolicyFilter | None = None,
     ) -> list[Policy]:
         """Newest first (ids rise with time); ``before`` is an id, for pages."""
 

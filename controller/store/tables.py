@@ -54,9 +54,16 @@ policies = Table(
     Column("rev", Integer, nullable=False),
     Column("updated_us", BigInteger, nullable=False),
     Column("body", Text, nullable=False),
+    Column("scope", NAME, nullable=False, server_default="target"),
+    Column("origin", String(16), nullable=False, server_default="unknown"),
+    Column("proposed_by", NAME, nullable=False, server_default="unknown"),
+    Column("verdict", String(16), nullable=True),
 )
 Index(None, policies.c.target, policies.c.state, policies.c.id)
 Index(None, policies.c.target, policies.c.id)
+Index(None, policies.c.origin, policies.c.id)
+Index(None, policies.c.proposed_by, policies.c.id)
+Index(None, policies.c.verdict, policies.c.id)
 
 trials = Table(
     "trials",

@@ -7,6 +7,8 @@ an archive that covers it; its leaf hash and its columns stay for ever.
 
 from __future__ import annotations
 
+import json
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -77,7 +79,11 @@ INDEXES = {
     "ix_audit_entries_action_leaf_index": ("audit_entries", ["action", "leaf_index"]),
     "ix_audit_entries_at_us_leaf_index": ("audit_entries", ["at_us", "leaf_index"]),
     "ix_policies_target_id": ("policies", ["target", "id"]),
+    "ix_policies_origin_id": ("policies", ["origin", "id"]),
+    "ix_policies_proposed_by_id": ("policies", ["proposed_by", "id"]),
+    "ix_policies_verdict_id": ("policies", ["verdict", "id"]),
 }
+POLICY_COLUMNS = ("scope", "origin", "proposed_by", "verdict")
 TABLES = (
     "audit_archives",
     "audit_tree_heads",
@@ -96,6 +102,7 @@ def upgrade() -> None:
     _acts()
     _past()
     _outside()
+    _policies()
     _set_stored(nullable=True, drop=BEFORE, create=TRIGGERS)
     for name, (table, columns) in INDEXES.items():
         op.create_index(name, table, columns)
@@ -108,6 +115,9 @@ def downgrade() -> None:
         raise RuntimeError("audit entries lie in archives; put their bytes back first")
     for name, (table, _) in INDEXES.items():
         op.drop_index(name, table)
+    with op.batch_alter_table("policies") as batch:
+        for name in POLICY_COLUMNS:
+            batch.drop_column(name)
     _set_stored(nullable=False, drop=TRIGGERS, create=BEFORE)
     for table in reversed(TABLES):
         op.drop_table(table)
@@ -140,6 +150,27 @@ def _audit() -> None:
         sa.Column("body", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("seq", name="pk_audit_tree_heads"),
     )
+
+
+def _policies() -> None:
+    """What policies are found by; the rows that are there get it from their bodies."""
+    kind = sa.String(16)
+    for column in (
+        sa.Column("scope", NAME, nullable=False, server_default="target"),
+        sa.Column("origin", kind, nullable=False, server_default="unknown"),
+        sa.Column("proposed_by", NAME, nullable=False, server_default="unknown"),
+        sa.Column("verdict", kind, nullable=True),
+    ):
+        op.add_column("policies", column)
+    rows = op.get_bind().execute(sa.text("SELECT id, body FROM policies")).all()
+    fill = sa.text(
+        "UPDATE policies SET origin = :origin, proposed_by = :by, verdict = :verdict WHERE id = :id"
+    )
+    for policy_id, stored in rows:
+        body = json.loads(stored)
+        found = {"origin": body["origin"]["kind"], "by": body["proposed_by"]}
+        found |= {"verdict": body.get("verdict"), "id": policy_id}
+        op.get_bind().execute(fill, found)
 
 
 def _acts() -> None:
