@@ -14,8 +14,11 @@ import rfc8785
 from msgspec import Struct
 
 
-class Entry(Struct, frozen=True, kw_only=True):
-    """One act. ``index`` counts from 0 without a hole; ``at_us`` never falls."""
+class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One act. ``index`` counts from 0 without a hole; ``at_us`` never falls.
+
+    ``archived``: its bytes lie in an archive that is not at hand, and ``details`` with them.
+    """
 
     index: int
     at_us: int
@@ -24,6 +27,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     subject: str
     target: str
     details: dict[str, Any]
+    archived: bool = False
 
 
 def canonical(entry: Entry) -> bytes:

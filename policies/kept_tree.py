@@ -1,8 +1,8 @@
 """The tree as a server keeps it: subtree roots from level 8 up in memory, the rest made again.
 
 A million entries are 4,000 blocks of 256, so 8,000 hashes are held (half a MiB). A proof needs
-lower hashes only inside two blocks: that of the entry and the unfinished one at the tree's end. Their
-leaf hashes are read from the store, and 512 hashes are hashed again in less than a millisecond.
+lower hashes only inside two blocks: that of the entry, and the unfinished one at the tree's end.
+Their leaf hashes are read from the store, and 512 hashes are hashed again within a millisecond.
 """
 
 from __future__ import annotations

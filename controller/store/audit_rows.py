@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
 from sqlalchemy import insert, select, update
 
+from controller.store.entry_rows import ENTRY_COLUMNS, entry_of
 from controller.store.port import AuditQuery
 from controller.store.rows import Rows, bounded
 from controller.store.tables import audit_entries, audit_head
@@ -20,7 +20,7 @@ RESERVED: Final = frozenset(
     | {"policy.seconded"}
     | {"metric.declared", "metric.changed", "metric.retired"}
     | {"override.set", "override.ended", "change.declared", "change.ended"}
-    | {"baseline.declared", "settings.observed", "settings.unknown"}
+    | {"baseline.declared", "settings.observed", "settings.unknown", "audit.sealed"}
 )
 """Actions that the verifier reads as changes of a row; each is written with its change."""
 LAST: Final = "\uffff"
@@ -101,7 +101,7 @@ class AuditRows(Rows):
     def audit_page(self, wanted: AuditQuery) -> list[Entry]:
         """Newest first."""
         rows = audit_entries.c
-        query = select(rows.stored)
+        query = select(*ENTRY_COLUMNS)
         same = {"target": rows.target, "subject": rows.subject, "actor": rows.actor}
         for name, column in same.items():
             value = getattr(wanted, name)
@@ -118,8 +118,7 @@ class AuditRows(Rows):
         if wanted.before is not None:
             query = query.where(rows.leaf_index < wanted.before)
         query = query.order_by(rows.leaf_index.desc()).limit(bounded(wanted.limit))
-        found = self._connection.execute(query).scalars()
-        return [msgspec.json.decode(stored, type=Entry) for stored in found]
+        return [entry_of(row) for row in self._connection.execute(query)]
 
     def audit(
         self,
@@ -131,14 +130,13 @@ class AuditRows(Rows):
     ) -> list[Entry]:
         """Entries above ``after``, in order, decoded from the bytes that were hashed."""
         rows = audit_entries.c
-        query = select(rows.stored).where(rows.leaf_index > after)
+        query = select(*ENTRY_COLUMNS).where(rows.leaf_index > after)
         if target is not None:
             query = query.where(rows.target == target)
         if subject is not None:
             query = query.where(rows.subject == subject)
         query = query.order_by(rows.leaf_index).limit(bounded(limit))
-        found = self._connection.execute(query).scalars()
-        return [msgspec.json.decode(stored, type=Entry) for stored in found]
+        return [entry_of(row) for row in self._connection.execute(query)]
 
     def subjects(
         self, prefix: str, *, target: str | None = None, before: str | None = None, limit: int = 100

@@ -15,12 +15,14 @@ DeliveryState = Literal["waiting", "delivered", "given_up"]
 class Delivery(Struct, frozen=True, kw_only=True):
     """One audit entry on its way to one webhook. ``id`` is ``<hook>:<entry>``: one each, for ever.
 
+    ``event``: the entry's action. ``created_us``: since when it is owed, or asked for again.
     ``error``: what the last attempt met, without any secret.
     """
 
     id: str
     hook: str
     entry: int
+    event: str = ""
     state: DeliveryState = "waiting"
     due_us: int
     attempts: int = 0
@@ -35,6 +37,23 @@ class Answered(Struct, frozen=True, kw_only=True):
     at_us: int
     status: int | None
     body: bytes | None
+
+
+class Archive(Struct, frozen=True, kw_only=True):
+    """Entries ``first`` to ``last`` in ``file`` (its name), whose SHA-256 is ``sha256`` (hex).
+
+    ``frames``: where in the file each run of ``frame_entries`` entries begins, in bytes.
+    """
+
+    first: int
+    last: int
+    file: str
+    sha256: str
+    bytes: int
+    frame_entries: int
+    frames: tuple[int, ...]
+    at_us: int
+    by: str
 
 
 class SegmentTx(Protocol):
@@ -73,19 +92,33 @@ class DeliveryTx(Protocol):
     def add_delivery(self, delivery: Delivery) -> None:
         """Insert; the same id again changes nothing."""
 
-    def due_deliveries(self, now_us: int, *, limit: int = 100) -> list[Delivery]:
-        """Waiting ones that are due, the longest due first."""
+    def delivery(self, delivery_id: str) -> Delivery:
+        """Raises ``NotFound``."""
+
+    def due_deliveries(
+        self, now_us: int, *, hook: str | None = None, limit: int = 100
+    ) -> list[Delivery]:
+        """Waiting ones that are due, the longest due first, of one instant by entry."""
 
     def deliveries(
-        self, *, hook: str | None = None, state: DeliveryState | None = None, limit: int = 100
+        self,
+        *,
+        hook: str | None = None,
+        state: DeliveryState | None = None,
+        before: int | None = None,
+        limit: int = 100,
     ) -> list[Delivery]:
-        """The newest entries first."""
+        """The newest entries first; ``before``: only of entries below this one, for pages."""
+
+    def delivery_counts(self, hook: str) -> dict[DeliveryState, int]:
+        """How many there are in each state; states without any are left out."""
 
     def save_delivery(self, delivery: Delivery) -> None:
         """Replace it by its id."""
 
-    def prune_deliveries(self, before_us: int) -> int:
-        """Forget delivered and given-up ones that were created before; how many."""
+    def prune_deliveries(self, before_us: int, *, limit: int = 1000) -> int:
+        """Forget delivered and given-up ones that were last tried before; how many, at most
+        ``limit``."""
 
 
 class AnswerTx(Protocol):
@@ -121,3 +154,25 @@ class TreeTx(Protocol):
 
     def tree_heads(self, *, limit: int = 100) -> list[str]:
         """The newest first."""
+
+
+class ArchiveTx(Protocol):
+    """The ``audit_archives`` table: entries whose bytes are in a file, or may go there."""
+
+    def archives(self) -> Sequence[Archive]:
+        """Oldest first."""
+
+    def stored_entries(self, first: int, *, limit: int = 1000) -> list[tuple[int, bytes, bytes]]:
+        """Index, leaf hash and bytes from ``first`` up, in order; ends before one without bytes."""
+
+    def index_before(self, before_us: int) -> int:
+        """The highest index whose entry is older; -1 where there is none."""
+
+    def add_archive(self, archive: Archive, *, actor: str) -> None:
+        """Audit entry ``audit.sealed``; from now on the bytes of these entries may leave."""
+
+    def drop_stored(self, first: int, last: int) -> int:
+        """Let go of the bytes of entries ``first`` to ``last``, which an archive covers.
+
+        How many went.
+        """

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, get_args
 from msgspec import Struct
 
 from controller.store.acts_port import BaselineTx, ChangeTx, OverrideTx
-from controller.store.past_port import AnswerTx, DeliveryTx, SegmentTx, TreeTx
+from controller.store.past_port import AnswerTx, ArchiveTx, DeliveryTx, SegmentTx, TreeTx
 from controller.trials import Trial
 from policies.audit import Entry
 from policies.lifecycle import State
@@ -120,7 +120,9 @@ class PolicyFilter(Struct, frozen=True, kw_only=True):
     to_us: int | None = None
 
 
-class Tx(OverrideTx, ChangeTx, BaselineTx, SegmentTx, DeliveryTx, AnswerTx, TreeTx, Protocol):
+class Tx(
+    OverrideTx, ChangeTx, BaselineTx, SegmentTx, DeliveryTx, AnswerTx, TreeTx, ArchiveTx, Protocol
+):
     """One transaction. Reads see its own writes."""
 
     def policy(self, policy_id: str) -> Policy:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from controller.store.archive_rows import ArchiveRows
 from controller.store.connecting import file_of, reading_engine, translated, writing_engine
 from controller.store.control_rows import ControlRows
 from controller.store.declaration_rows import DeclarationRows
@@ -35,6 +36,7 @@ class SqlTx(
     SegmentRows,
     DeliveryRows,
     TreeRows,
+    ArchiveRows,
 ):
     """One transaction; each noun's methods are in its own file."""
 
