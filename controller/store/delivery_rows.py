@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from controller.store.past_port import Answered, Delivery, DeliveryState
 from controller.store.rows import Rows, bounded, decoded, encoded
 from controller.store.tables import deliveries, idempotent_answers
-from signals.errors import Conflict
+from signals.errors import Conflict, NotFound
 
 
 class DeliveryRows(Rows):
@@ -21,15 +21,32 @@ class DeliveryRows(Rows):
         if connection.execute(query).one_or_none() is None:
             connection.execute(insert(deliveries).values(_row(delivery)))
 
-    def due_deliveries(self, now_us: int, *, limit: int = 100) -> list[Delivery]:
-        """The longest due first."""
+    def delivery(self, delivery_id: str) -> Delivery:
+        """Raises ``NotFound``."""
+        query = select(deliveries.c.body).where(deliveries.c.id == delivery_id)
+        body = self._connection.execute(query).scalar_one_or_none()
+        if body is None:
+            raise NotFound(f"no delivery {delivery_id}", field="delivery_id", value=delivery_id)
+        return decoded(body, Delivery)
+
+    def due_deliveries(
+        self, now_us: int, *, hook: str | None = None, limit: int = 100
+    ) -> list[Delivery]:
+        """The longest due first, of one instant by entry."""
         columns = deliveries.c
         query = select(columns.body).where(columns.state == "waiting", columns.due_us <= now_us)
-        query = query.order_by(columns.due_us).limit(bounded(limit))
+        if hook is not None:
+            query = query.where(columns.hook == hook)
+        query = query.order_by(columns.due_us, columns.entry).limit(bounded(limit))
         return [decoded(body, Delivery) for body in self._connection.execute(query).scalars()]
 
     def deliveries(
-        self, *, hook: str | None = None, state: DeliveryState | None = None, limit: int = 100
+        self,
+        *,
+        hook: str | None = None,
+        state: DeliveryState | None = None,
+        before: int | None = None,
+        limit: int = 100,
     ) -> list[Delivery]:
         """The newest entries first."""
         columns = deliveries.c
@@ -38,24 +55,29 @@ class DeliveryRows(Rows):
             query = query.where(columns.hook == hook)
         if state is not None:
             query = query.where(columns.state == state)
+        if before is not None:
+            query = query.where(columns.entry < before)
         query = query.order_by(columns.entry.desc(), columns.id).limit(bounded(limit))
         return [decoded(body, Delivery) for body in self._connection.execute(query).scalars()]
+
+    def delivery_counts(self, hook: str) -> dict[DeliveryState, int]:
+        """States without any are left out."""
+        columns = deliveries.c
+        query = select(columns.state, func.count()).where(columns.hook == hook)
+        rows = self._connection.execute(query.group_by(columns.state)).all()
+        return {state: int(count) for state, count in rows}
 
     def save_delivery(self, delivery: Delivery) -> None:
         """Replace it by its id."""
         self._replace(deliveries, _row(delivery))
 
-    def prune_deliveries(self, before_us: int) -> int:
+    def prune_deliveries(self, before_us: int, *, limit: int = 1000) -> int:
         """Waiting ones stay, however old."""
         columns = deliveries.c
-        connection = self._for_writing()
-        query = select(columns.body).where(columns.state != "waiting")
-        bodies = connection.execute(query).scalars()
-        found = [decoded(body, Delivery) for body in bodies]
-        old = [one.id for one in found if one.created_us < before_us]
-        for delivery_id in old:
-            connection.execute(delete(deliveries).where(columns.id == delivery_id))
-        return len(old)
+        done = (columns.state.in_(("delivered", "given_up")), columns.due_us < before_us)
+        old = select(columns.id).where(*done).order_by(columns.due_us).limit(bounded(limit))
+        gone = delete(deliveries).where(columns.id.in_(old))
+        return self._for_writing().execute(gone).rowcount
 
     def answered(self, principal: str, key: str) -> Answered | None:
         """None when he did not use it."""
