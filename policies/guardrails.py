@@ -28,7 +28,8 @@ from policies import laws
 from policies.knobs import KnobSpec
 from policies.lifecycle import State
 from policies.policy import Policy
-from policies.proposal import Proposal, values_of
+from policies.proposal import Proposal
+from policies.steps import values_of
 from signals.errors import Rejected
 
 OPEN: Final[frozenset[State]] = frozenset(

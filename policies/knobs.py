@@ -15,6 +15,8 @@ from signals.errors import Rejected
 
 Capability = Literal["live", "drain", "idle", "restart", "unsupported"]
 Risk = Literal["low", "medium", "high"]
+Safer = Literal["up", "down"]
+"""The direction of a knob that was declared safer: what lowers risk needs fewer people."""
 
 TARGET_SCOPE = "target"
 

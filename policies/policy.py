@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from policies.knobs import TARGET_SCOPE, Risk
 from policies.lifecycle import State
-from policies.settings import Setting, typed
+from policies.settings import Setting, place, typed
 
 Mode = Literal["observe", "approve", "auto"]
 OriginKind = Literal["rule", "plant", "learner", "person"]
@@ -28,10 +28,13 @@ class Origin(Struct, frozen=True, kw_only=True):
 class Approval(Struct, frozen=True, kw_only=True):
     """One person's yes, to exactly the digest he was shown.
 
+    ``by`` is a principal's id, ``name`` whose it is: two keys of one name are one person.
     ``solo``: he had proposed it himself, which is allowed where the change lowers risk.
     """
 
     by: str
+    name: str = ""
+    role: str = ""
     at_us: int
     shown_digest: str
     solo: bool = False
@@ -60,6 +63,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     ``cause`` says why it is reverting or ended; ``undo_us`` is when reverting began (for the
     stopwatch). ``emergency`` policies act first and expire; others are tried in blocks.
     ``expires_us``: a proposal nobody answers, or an emergency's end. ``review_us``: of a kept one.
+    ``risk`` and ``lowers_risk`` are computed, for the reasons in ``risk_why`` (``policies.risk``).
     ``approvals_needed``: how many different people must say yes; 2 where the risk is high.
     ``scope`` is ``target`` or an intent's name.
     """
@@ -76,6 +80,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     expected: Effect | None = None
     guards: tuple[Guard, ...] = ()
     risk: Risk = "medium"
+    risk_why: tuple[str, ...] = ()
+    lowers_risk: bool = False
     approvals_needed: int = 1
     approvals: tuple[Approval, ...] = ()
     emergency: bool = False
@@ -98,14 +104,20 @@ class Policy(Struct, frozen=True, kw_only=True):
     @property
     def shown_digest(self) -> str:
         """Digest of what an approver is shown; approval names it, so nothing else is approved."""
-        place = (self.id, self.target, self.knob, self.scope)
-        change = (typed(self.setting), typed(self.before), self.risk, self.approvals_needed)
+        at = (self.id, self.target, self.knob, self.scope)
+        change = (typed(self.setting), typed(self.before), self.mode, self.emergency)
+        risk = (self.risk, self.risk_why, self.lowers_risk, self.approvals_needed)
         why = (typed(self.origin), self.reason, sorted(self.evidence.items()))
         expected = None if self.expected is None else typed(self.expected)
-        shown = (place, change, why, expected, tuple(typed(guard) for guard in self.guards))
+        shown = (at, change, risk, why, expected, tuple(typed(guard) for guard in self.guards))
         body = msgspec.json.encode(msgspec.to_builtins(shown), order="sorted")
         return hashlib.sha256(body).hexdigest()[:16]
 
+    @property
+    def place(self) -> str:
+        """``knob`` or ``knob@intent``."""
+        return place(self.knob, self.scope)
+
     def words(self) -> str:
         """``active_cap 8 → 16``, for lines in tables and reasons."""
-        return f"{self.knob} {self.before.words()} → {self.setting.words()}"
+        return f"{self.place} {self.before.words()} → {self.setting.words()}"

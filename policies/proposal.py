@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from policies.knobs import TARGET_SCOPE
 from policies.policy import Effect, Guard, Origin
-from policies.settings import Setting
+from policies.settings import Setting, place
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
@@ -27,13 +27,11 @@ class Proposal(Struct, frozen=True, kw_only=True):
     guards: tuple[Guard, ...] = ()
     emergency: bool = False
 
+    @property
+    def place(self) -> str:
+        """``knob`` or ``knob@intent``."""
+        return place(self.knob, self.scope)
+
     def words(self) -> str:
         """``active_cap 8 → 16``."""
-        return f"{self.knob} {self.before.words()} → {self.setting.words()}"
-
-
-def values_of(setting: Setting) -> tuple[int, ...]:
-    """Every number this setting can put the knob to; none when it inherits."""
-    if setting.law is not None:
-        return setting.law.values()
-    return () if setting.value is None else (setting.value,)
+        return f"{self.place} {self.before.words()} → {self.setting.words()}"
