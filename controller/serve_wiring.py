@@ -33,6 +33,7 @@ from controller.settings import Settings
 from controller.state import Declared
 from controller.store.port import Store
 from controller.store.sql import open_store
+from controller.webhooks.running import webhooks_running
 from engine.adapters.http import HttpActuator
 from signals.bus.port import Consumed
 from signals.features.partitioned import PartitionedFeatures
@@ -85,7 +86,10 @@ def _serve(
             fleet=fleet,
             clock=wall_us,
         )
-        with loops.running(stop):
+        with (
+            loops.running(stop),
+            webhooks_running(settings, store, stop, clock=wall_us),
+        ):
             serve_until(stop, make_app(services), settings.serve)
         loops.check()
 

@@ -19,7 +19,9 @@ from controller.config.sections import (
 from controller.config.targets import EngineChoice, Knobs, KnobSettings, OnKill, TargetSettings
 from controller.metric_checks import check
 from controller.plant.settings import PlantSettings
+from controller.privacy import PrivacySettings
 from controller.store.settings import StoreSettings
+from controller.webhooks.settings import WebhookSettings
 from engine.settings import EngineSettings
 from signals.bus.settings import BusSettings
 from signals.configuring import Section, setting
@@ -90,6 +92,8 @@ class Settings(Section):
     trial: TrialSettings = Field(default_factory=TrialSettings)
     guardrails: GuardrailSettings = Field(default_factory=GuardrailSettings)
     supervisor: SupervisorSettings = Field(default_factory=SupervisorSettings)
+    webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
+    privacy: PrivacySettings = Field(default_factory=PrivacySettings)
 
     @field_validator("metrics")
     @classmethod

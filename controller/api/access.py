@@ -123,6 +123,10 @@ ACCESS: Final[dict[Route, Capability]] = {
     ("PUT", "/v1/metric-definitions/{name}"): "act",
     ("DELETE", "/v1/metric-definitions/{name}"): "act",
     ("GET", "/v1/rules"): "read",
+    ("GET", "/v1/webhooks"): "read",
+    ("GET", "/v1/webhooks/{name}/deliveries"): "read",
+    ("POST", "/v1/webhooks/{name}/test"): "act",
+    ("POST", "/v1/webhooks/{name}/deliveries/{delivery_id}/redeliver"): "act",
 }
 
 FILTERED: Final[frozenset[Route]] = frozenset(

@@ -21,6 +21,7 @@ from controller.api import (
     signals,
     targets,
     trials,
+    webhooks,
 )
 from controller.api.access import authorize, check_complete
 from controller.api.ports import Services
@@ -42,6 +43,7 @@ PROTECTED = tuple(
         keys,
         declarations,
         metrics,
+        webhooks,
     )
 )
 ROUTERS = (*PROTECTED, health.router)

@@ -21,6 +21,7 @@ from controller.cli import (
     signals,
     status,
     trials,
+    webhooks,
     why,
     windows,
 )
@@ -78,6 +79,7 @@ app.add_typer(metrics.app, name="metrics")
 app.add_typer(signals.app, name="signals")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(producers.app, name="producers")
+app.add_typer(webhooks.app, name="webhooks")
 
 
 def main() -> None:

@@ -6,6 +6,8 @@
     keys/engine.key    the engine as a producer of basic signals
     keys/serve.key     serve as the one producer of commands to the feature stage
     keys/admin.key     the first person; he makes keys for everybody else
+    keys/webhook-*.key the signing secret of each webhook that names no file of its own
+    keys/privacy.key   what pseudonyms of ids are keyed by, where ids are hashed
 
 Idempotent: what is there stays. A key whose file was lost is made anew under the same name, for the
 store keeps only hashes. The metrics that are built in or that the file declares are brought into
@@ -15,6 +17,7 @@ the store before ingest or the feature stage ask it for them.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -25,10 +28,11 @@ from controller.definitions import bring_in, declared_in, differs
 from controller.keys import KeyRequest
 from controller.layout import Layout
 from controller.metric_versions import in_force
-from controller.processes.secret_files import new_secret, write_secret
+from controller.processes.secret_files import SECRET_BYTES, new_secret, write_secret
 from controller.settings import Settings
 from controller.store.port import Principal, Store
 from controller.store.sql import SqlReader, open_store
+from controller.webhooks.signing import new_secret as webhook_secret
 from signals.errors import Unavailable
 from signals.file_lock import FileLock
 
@@ -49,9 +53,10 @@ def prepare(settings: Settings) -> tuple[Path, ...]:
     layout = Layout(settings.state_dir)
     layout.create()
     made: list[Path] = []
-    if not layout.key("control").exists():
-        write_secret(layout.key("control"), new_secret())
-        made.append(layout.key("control"))
+    for path, secret in _secrets(settings, layout).items():
+        if not path.exists():
+            write_secret(path, secret())
+            made.append(path)
     wanted = {layout.key(name): make for name, make in _first_keys(settings).items()}
     missing = {path: make for path, make in wanted.items() if not path.exists()}
     if missing or not layout.store_db.exists():
@@ -60,6 +65,17 @@ def prepare(settings: Settings) -> tuple[Path, ...]:
     elif _metrics_changed(settings, layout):
         _bring_in_unless_running(settings, layout)
     return (*made, *missing)
+
+
+def _secrets(settings: Settings, layout: Layout) -> dict[Path, Callable[[], str]]:
+    """Secrets that are in no store, and how each is made."""
+    found = {layout.key("control"): new_secret}
+    if settings.privacy.hash_ids:
+        found[layout.key("privacy")] = new_secret
+    for name, hook in settings.webhooks.hooks.items():
+        if hook.secret_file is None:
+            found[layout.key(f"webhook-{name}")] = lambda: webhook_secret(os.urandom(SECRET_BYTES))
+    return found
 
 
 def _first_keys(settings: Settings) -> dict[str, MakeKey]:
