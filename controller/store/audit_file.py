@@ -1,7 +1,7 @@
-"""A store's file as an auditor reads it: the rows as they lie, trusting nothing about them.
+"""A store as an auditor reads it: the rows as they lie, trusting nothing about them.
 
 SQLite lets a column hold anything, and whoever edits rows need not keep to types: values come as
-they are, undecoded.
+they are, undecoded. A PostgreSQL store is read in one snapshot, beside whoever writes it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
+from controller.store import guard_check
+from controller.store.address import StoreAddress, address_of
 from controller.store.connecting import reading_engine, translated
 from controller.store.settings import StoreSettings
 from signals.errors import NotFound, Rejected
@@ -74,7 +76,7 @@ class HeadRow(NamedTuple):
 
 
 class AuditFile:
-    """One snapshot of a store's file. Lists are streamed, in the order of their keys."""
+    """One snapshot of a store. Lists are streamed, in the order of their keys."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -109,16 +111,23 @@ class AuditFile:
         return [HeadRow(*row) for row in self._rows("audit_head", HeadRow._fields, order="size")]
 
     def triggers(self) -> frozenset[str]:
-        """Names of the triggers that the file has."""
-        return self._names("trigger")
+        """Names of the triggers that the store has, whatever they do."""
+        return guard_check.names(self._connection)
+
+    def weak_guards(self) -> Iterator[str]:
+        """Findings: guards that are missing, switched off, or not as a revision made them."""
+        return guard_check.weaknesses(self._connection, self.tables())
 
     def tables(self) -> frozenset[str]:
-        """Names of the tables that the file has."""
-        return self._names("table")
-
-    def _names(self, kind: str) -> frozenset[str]:
-        query = text("SELECT name FROM sqlite_master WHERE type = :kind")
-        return frozenset(self._connection.execute(query, {"kind": kind}).scalars())
+        """Names of the tables that the store has."""
+        if self._connection.dialect.name == "sqlite":
+            query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        else:
+            query = (
+                "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p')"
+                " AND relnamespace = current_schema()::regnamespace"
+            )
+        return frozenset(self._connection.execute(text(query)).scalars())
 
     def _rows(
         self, table: str, columns: tuple[str, ...], *, order: str
@@ -130,22 +139,24 @@ class AuditFile:
 
 
 @contextmanager
-def open_audit(path: Path) -> Iterator[AuditFile]:
+def open_audit(where: StoreAddress | Path) -> Iterator[AuditFile]:
     """One read-only snapshot, also beside a running writer or of a copy on read-only media.
 
     Raises ``NotFound`` without a file, ``Rejected`` where it is not a store, ``Broken`` when the
-    file is damaged.
+    file is damaged, ``Unavailable`` when the database does not answer.
     """
-    if not path.is_file():
-        raise NotFound(f"no store at {path}", field="path", value=str(path))
-    engine = reading_engine(path, StoreSettings(readers=1), offline=True)
+    address = address_of(where)
+    if address.file is not None and not address.file.is_file():
+        raise NotFound(f"no store at {address.file}", field="path", value=str(address.file))
+    engine = reading_engine(address, StoreSettings(readers=1), offline=True)
     try:
         with translated(), engine.begin() as connection:
             opened = AuditFile(connection)
             missing = TABLES - opened.tables()
             if missing:
                 raise Rejected(
-                    f"{path} is not a store: it has no {', '.join(sorted(missing))}", field="path"
+                    f"{address.words()} is not a store: it has no {', '.join(sorted(missing))}",
+                    field="path",
                 )
             yield opened
     finally:

@@ -1,4 +1,4 @@
-"""The store on a SQL database: SQLite here, one writer, readers in any thread or process."""
+"""The store on a SQL database: one writer, readers in any thread or process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from controller.store.address import StoreAddress, address_of
 from controller.store.archive_rows import ArchiveRows
-from controller.store.connecting import file_of, reading_engine, translated, writing_engine
+from controller.store.connecting import reading_engine, translated, writing_engine
 from controller.store.control_rows import ControlRows
 from controller.store.declaration_rows import DeclarationRows
 from controller.store.delivery_rows import DeliveryRows
@@ -44,8 +45,8 @@ class SqlTx(
 class SqlReader:
     """Snapshots of a store that some process writes. Opens nothing until the first read."""
 
-    def __init__(self, path: Path, settings: StoreSettings | None = None) -> None:
-        self._reading = reading_engine(path, settings or StoreSettings())
+    def __init__(self, where: StoreAddress | Path, settings: StoreSettings | None = None) -> None:
+        self._reading = reading_engine(address_of(where), settings or StoreSettings())
 
     @contextmanager
     def read(self) -> Iterator[SqlTx]:
@@ -61,10 +62,10 @@ class SqlReader:
 class SqlStore(SqlReader):
     """The store, for the one process that writes it. ``open_store`` builds one."""
 
-    def __init__(self, path: Path, settings: StoreSettings | None = None) -> None:
+    def __init__(self, where: StoreAddress | Path, settings: StoreSettings | None = None) -> None:
         settings = settings or StoreSettings()
-        super().__init__(path, settings)
-        self._writing: Engine = writing_engine(path, settings)
+        super().__init__(where, settings)
+        self._writing: Engine = writing_engine(address_of(where), settings)
         self._wait_s = settings.busy_timeout_ms / 1000
         self._lock = threading.Lock()
         self._holder: int | None = None
@@ -105,11 +106,15 @@ class SqlStore(SqlReader):
             self._lock.release()
 
 
-def open_store(url: str, settings: StoreSettings | None = None) -> SqlStore:
-    """Bring the database at ``sqlite:///PATH`` to the newest schema and open it for writing."""
+def open_store(where: StoreAddress | Path | str, settings: StoreSettings | None = None) -> SqlStore:
+    """Bring the store at an address, a path or a URL to the newest schema; open it for writing.
+
+    Raises ``Rejected`` for a URL that is no store's, or a store of a newer version.
+    """
     from controller.store.migrate import upgrade
 
-    path = file_of(url)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    upgrade(url, settings)
-    return SqlStore(path, settings)
+    address = address_of(where)
+    if address.file is not None:
+        address.file.parent.mkdir(parents=True, exist_ok=True)
+    upgrade(address, settings)
+    return SqlStore(address, settings)

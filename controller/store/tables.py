@@ -1,4 +1,4 @@
-"""The tables of ``store.db``: key columns to find and guard a record by, and its body as JSON.
+"""The tables of the store: key columns to find and guard a record by, and its body as JSON.
 
 ``migrations/`` builds them; a test holds the two equal. The append-only triggers of the audit and
 of metric definitions are in the migrations alone, because metadata has no words for them.
@@ -32,8 +32,9 @@ metadata = MetaData(
     }
 )
 
-ID = String(64)
-NAME = String(256)
+ID = String(64).with_variant(String(64, collation="C"), "postgresql")
+NAME = String(256).with_variant(String(256, collation="C"), "postgresql")
+"""Compared by their bytes, as SQLite does, whatever the locale of a PostgreSQL database."""
 COUNTER = BigInteger().with_variant(Integer, "sqlite")
 """A 64-bit key: SQLite makes a column the row's own number only if it is called INTEGER."""
 
@@ -227,7 +228,7 @@ segments = Table(
     Column("until_us", BigInteger, nullable=True),
     Column("incarnation", NAME, nullable=False),
     Column("version", Integer, nullable=False),
-    Column("entry", BigInteger, nullable=False),
+    Column("entry", BigInteger, nullable=True),
     Column("body", Text, nullable=False),
 )
 Index(None, segments.c.target, segments.c.replica, segments.c.from_us)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.types import COUNTER, ID, NAME
+
 revision = "0001"
 down_revision = None
 
-ID = sa.String(64)
-NAME = sa.String(256)
-COUNTER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 TABLES = (
     "policies",
     "trials",

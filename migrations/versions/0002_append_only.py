@@ -7,42 +7,40 @@ rebuilds one of these tables (batch mode copies, drops and renames) must create 
 
 from __future__ import annotations
 
-from alembic import op
+from migrations.guards import Guard, create, drop, never_empties
 
 revision = "0002"
 down_revision = "0001"
 
-TRIGGERS = {
-    "audit_entries_never_change": """
-        BEFORE UPDATE ON audit_entries
-        BEGIN SELECT RAISE(ABORT, 'audit entries never change'); END""",
-    "audit_entries_never_go": """
-        BEFORE DELETE ON audit_entries
-        BEGIN SELECT RAISE(ABORT, 'audit entries never go'); END""",
-    "audit_entries_in_order": """
-        BEFORE INSERT ON audit_entries
-        WHEN NEW.leaf_index IS NOT (SELECT size FROM audit_head)
-        BEGIN SELECT RAISE(ABORT, 'an audit entry takes the index of the head'); END""",
-    "audit_head_counts_up": """
-        BEFORE UPDATE ON audit_head
-        WHEN NEW.size <> OLD.size + 1 OR NEW.at_us < OLD.at_us OR NEW.id <> OLD.id
-        BEGIN SELECT RAISE(ABORT, 'the audit head counts up'); END""",
-    "audit_head_never_goes": """
-        BEFORE DELETE ON audit_head
-        BEGIN SELECT RAISE(ABORT, 'the audit head never goes'); END""",
-    "audit_head_is_one": """
-        BEFORE INSERT ON audit_head
-        BEGIN SELECT RAISE(ABORT, 'there is one audit head'); END""",
-}
+GUARDS = (
+    Guard("audit_entries_never_change", "UPDATE", "audit_entries", "audit entries never change"),
+    Guard("audit_entries_never_go", "DELETE", "audit_entries", "audit entries never go"),
+    Guard(
+        "audit_entries_in_order",
+        "INSERT",
+        "audit_entries",
+        "an audit entry takes the index of the head",
+        when="NEW.leaf_index IS NOT (SELECT size FROM audit_head)",
+    ),
+    Guard(
+        "audit_head_counts_up",
+        "UPDATE",
+        "audit_head",
+        "the audit head counts up",
+        when="NEW.size <> OLD.size + 1 OR NEW.at_us < OLD.at_us OR NEW.id <> OLD.id",
+    ),
+    Guard("audit_head_never_goes", "DELETE", "audit_head", "the audit head never goes"),
+    Guard("audit_head_is_one", "INSERT", "audit_head", "there is one audit head"),
+    never_empties("audit_entries", "audit entries never go"),
+    never_empties("audit_head", "the audit head never goes"),
+)
 
 
 def upgrade() -> None:
     """Guard the audit."""
-    for name, body in TRIGGERS.items():
-        op.execute(f"CREATE TRIGGER {name} {body}")
+    create(GUARDS)
 
 
 def downgrade() -> None:
     """Leave it unguarded, with all its entries."""
-    for name in TRIGGERS:
-        op.execute(f"DROP TRIGGER {name}")
+    drop(GUARDS)

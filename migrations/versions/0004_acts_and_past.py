@@ -12,67 +12,85 @@ import json
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.guards import Guard, create, drop, never_empties
+from migrations.types import COUNTER, ID, NAME
+
 revision = "0004"
 down_revision = "0003"
 
-ID = sa.String(64)
-NAME = sa.String(256)
-COUNTER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-
-
-TRIGGERS = {
-    "audit_entries_never_change": """
-        BEFORE UPDATE ON audit_entries
-        WHEN NEW.stored IS NOT NULL
+BEFORE = (
+    Guard("audit_entries_never_change", "UPDATE", "audit_entries", "audit entries never change"),
+    Guard(
+        "audit_entries_in_order",
+        "INSERT",
+        "audit_entries",
+        "an audit entry takes the index of the head",
+        when="NEW.leaf_index IS NOT (SELECT size FROM audit_head)",
+    ),
+    Guard(
+        "audit_head_counts_up",
+        "UPDATE",
+        "audit_head",
+        "the audit head counts up",
+        when="NEW.size <> OLD.size + 1 OR NEW.at_us < OLD.at_us OR NEW.id <> OLD.id",
+    ),
+)
+"""Revision 0002's, which the first three below replace."""
+REPLACING = (
+    Guard(
+        "audit_entries_never_change",
+        "UPDATE",
+        "audit_entries",
+        "audit entries never change",
+        when="""NEW.stored IS NOT NULL
             OR NEW.leaf_index IS NOT OLD.leaf_index OR NEW.at_us IS NOT OLD.at_us
             OR NEW.actor IS NOT OLD.actor OR NEW.action IS NOT OLD.action
             OR NEW.subject IS NOT OLD.subject OR NEW.target IS NOT OLD.target
             OR NEW.leaf_hash IS NOT OLD.leaf_hash
             OR NOT EXISTS (SELECT 1 FROM audit_archives
-                WHERE OLD.leaf_index BETWEEN first_index AND last_index)
-        BEGIN SELECT RAISE(ABORT, 'audit entries never change'); END""",
-    "audit_entries_never_go": """
-        BEFORE DELETE ON audit_entries
-        BEGIN SELECT RAISE(ABORT, 'audit entries never go'); END""",
-    "audit_entries_in_order": """
-        BEFORE INSERT ON audit_entries
-        WHEN NEW.stored IS NULL OR NEW.leaf_index IS NOT max(
+                WHERE OLD.leaf_index BETWEEN first_index AND last_index)""",
+    ),
+    Guard(
+        "audit_entries_in_order",
+        "INSERT",
+        "audit_entries",
+        "an audit entry takes the index after the last",
+        when="""NEW.stored IS NULL OR NEW.leaf_index IS NOT max(
             (SELECT size FROM audit_head),
-            1 + coalesce((SELECT max(leaf_index) FROM audit_entries), -1))
-        BEGIN SELECT RAISE(ABORT, 'an audit entry takes the index after the last'); END""",
-    "audit_head_counts_up": """
-        BEFORE UPDATE ON audit_head
-        WHEN NEW.size <= OLD.size OR NEW.at_us < OLD.at_us OR NEW.id <> OLD.id
-            OR NEW.size <> 1 + (SELECT max(leaf_index) FROM audit_entries)
-        BEGIN SELECT RAISE(ABORT, 'the audit head counts up'); END""",
-    "audit_archives_never_change": """
-        BEFORE UPDATE ON audit_archives
-        BEGIN SELECT RAISE(ABORT, 'audit archives never change'); END""",
-    "audit_archives_never_go": """
-        BEFORE DELETE ON audit_archives
-        BEGIN SELECT RAISE(ABORT, 'audit archives never go'); END""",
-    "audit_archives_in_order": """
-        BEFORE INSERT ON audit_archives
-        WHEN NEW.last_index < NEW.first_index
+            1 + coalesce((SELECT max(leaf_index) FROM audit_entries), -1))""",
+        added="""(SELECT bool_or(stored IS NULL) OR max(leaf_index) - min(leaf_index) <> count(*) - 1
+            OR max(leaf_index) <> (SELECT max(leaf_index) FROM audit_entries)
+            OR min(leaf_index) <> 1 + coalesce((SELECT max(leaf_index) FROM audit_entries
+                WHERE leaf_index < (SELECT min(leaf_index) FROM added)), -1) FROM added)""",
+    ),
+    Guard(
+        "audit_head_counts_up",
+        "UPDATE",
+        "audit_head",
+        "the audit head counts up",
+        when="""NEW.size <= OLD.size OR NEW.at_us < OLD.at_us OR NEW.id <> OLD.id
+            OR NEW.size IS NOT 1 + (SELECT max(leaf_index) FROM audit_entries)""",
+        after=True,
+    ),
+)
+NEW = (
+    Guard("audit_archives_never_change", "UPDATE", "audit_archives", "audit archives never change"),
+    Guard("audit_archives_never_go", "DELETE", "audit_archives", "audit archives never go"),
+    Guard(
+        "audit_archives_in_order",
+        "INSERT",
+        "audit_archives",
+        "an archive follows the one before it",
+        when="""NEW.last_index < NEW.first_index
             OR NEW.last_index >= (SELECT size FROM audit_head)
-            OR NEW.first_index IS NOT (SELECT coalesce(max(last_index), -1) + 1 FROM audit_archives)
-        BEGIN SELECT RAISE(ABORT, 'an archive follows the one before it'); END""",
-}
-
-BEFORE = {
-    "audit_entries_never_change": """
-        BEFORE UPDATE ON audit_entries
-        BEGIN SELECT RAISE(ABORT, 'audit entries never change'); END""",
-    "audit_entries_never_go": TRIGGERS["audit_entries_never_go"],
-    "audit_entries_in_order": """
-        BEFORE INSERT ON audit_entries
-        WHEN NEW.leaf_index IS NOT (SELECT size FROM audit_head)
-        BEGIN SELECT RAISE(ABORT, 'an audit entry takes the index of the head'); END""",
-    "audit_head_counts_up": """
-        BEFORE UPDATE ON audit_head
-        WHEN NEW.size <> OLD.size + 1 OR NEW.at_us < OLD.at_us OR NEW.id <> OLD.id
-        BEGIN SELECT RAISE(ABORT, 'the audit head counts up'); END""",
-}
+            OR NEW.first_index IS NOT
+                (SELECT coalesce(max(last_index), -1) + 1 FROM audit_archives)""",
+    ),
+    never_empties("audit_archives", "audit archives never go"),
+)
+REBUILT = (Guard("audit_entries_never_go", "DELETE", "audit_entries", "audit entries never go"),)
+"""Revision 0002's too: unchanged, but gone with the table that batch mode rebuilds."""
+GUARDS = (*REPLACING, *NEW)
 
 INDEXES = {
     "ix_audit_entries_actor_leaf_index": ("audit_entries", ["actor", "leaf_index"]),
@@ -103,7 +121,9 @@ def upgrade() -> None:
     _past()
     _outside()
     _policies()
-    _set_stored(nullable=True, drop=BEFORE, create=TRIGGERS)
+    drop((*BEFORE, *REBUILT))
+    _set_stored(nullable=True)
+    create((*REPLACING, *REBUILT, *NEW))
     for name, (table, columns) in INDEXES.items():
         op.create_index(name, table, columns)
 
@@ -118,19 +138,17 @@ def downgrade() -> None:
     with op.batch_alter_table("policies") as batch:
         for name in POLICY_COLUMNS:
             batch.drop_column(name)
-    _set_stored(nullable=False, drop=TRIGGERS, create=BEFORE)
+    drop((*REPLACING, *REBUILT, *NEW))
+    _set_stored(nullable=False)
+    create((*BEFORE, *REBUILT))
     for table in reversed(TABLES):
         op.drop_table(table)
 
 
-def _set_stored(*, nullable: bool, drop: dict[str, str], create: dict[str, str]) -> None:
-    """Batch mode copies, drops and renames the table, so its triggers are made anew."""
-    for name in drop:
-        op.execute(f"DROP TRIGGER {name}")
+def _set_stored(*, nullable: bool) -> None:
+    """On SQLite, batch mode copies, drops and renames the table, so its triggers go with it."""
     with op.batch_alter_table("audit_entries") as batch:
         batch.alter_column("stored", existing_type=sa.LargeBinary(), nullable=nullable)
-    for name, body in create.items():
-        op.execute(f"CREATE TRIGGER {name} {body}")
 
 
 def _audit() -> None:
@@ -215,7 +233,7 @@ def _past() -> None:
         sa.Column("until_us", sa.BigInteger(), nullable=True),
         sa.Column("incarnation", NAME, nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("entry", sa.BigInteger(), nullable=False),
+        sa.Column("entry", sa.BigInteger(), nullable=True),
         sa.Column("body", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("seq", name="pk_segments"),
     )

@@ -199,7 +199,8 @@ def test_a_policy_that_is_gone_or_slipped_in_is_named(copy: Path) -> None:
     tamper(
         copy,
         lambda db: db.execute(
-            """INSERT INTO policies SELECT 'pol_new', target, knob, state, rev, updated_us, body
+            """INSERT INTO policies (id, target, knob, state, rev, updated_us, body)
+               SELECT 'pol_new', target, knob, state, rev, updated_us, body
                FROM policies WHERE id = ?""",
             (cloned,),
         ),

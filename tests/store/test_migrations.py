@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sqlite3
 from pathlib import Path
 
@@ -11,7 +10,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from controller.audit.verify import TRIGGERS, verify
+from controller.store.address import address_of
+from controller.store.audit_file import open_audit
 from controller.store.connecting import writing_engine
+from controller.store.guard_check import revisions
 from controller.store.migrate import downgrade, upgrade
 from controller.store.settings import StoreSettings
 from controller.store.sql import open_store
@@ -31,7 +33,7 @@ def names(path: Path, kind: str) -> set[str]:
 
 def test_the_migrations_build_exactly_the_tables(path: Path) -> None:
     upgrade(f"sqlite:///{path}")
-    engine = writing_engine(path, StoreSettings())
+    engine = writing_engine(address_of(path), StoreSettings())
     with engine.begin() as connection:
         context = MigrationContext.configure(
             connection, opts={"compare_type": True, "compare_server_default": True}
@@ -43,10 +45,10 @@ def test_the_migrations_build_exactly_the_tables(path: Path) -> None:
 
 def test_every_append_only_trigger_is_there_and_the_verifier_knows_it(path: Path) -> None:
     upgrade(f"sqlite:///{path}")
-    revisions = ("0002_append_only", "0003_metric_definitions", "0004_acts_and_past")
-    modules = [importlib.import_module(f"migrations.versions.{name}") for name in revisions]
-    written = {name for module in modules for name in module.TRIGGERS}
+    written = {guard.name for made in revisions() for guard in made if guard.sqlite is not None}
     assert names(path, "trigger") == set(TRIGGERS) == written
+    with open_audit(path) as file:
+        assert list(file.weak_guards()) == []
 
 
 def test_back_a_revision_and_forward_again_keeps_every_record(path: Path) -> None:
