@@ -102,7 +102,7 @@ bench-loop: models ## Signal to feature, and guard to applied, in milliseconds
 bench-ingest: $(READY) ## Events per second of ingest and features, beside the bare log and client
 	@$(PY) -m benchmarks.ingest $(ARGS)
 
-campaign: $(READY) ## Hundreds of kill -9, then thousands of trials (ARGS="--only kills|judge")
+campaign: $(READY) ## Hundreds of kill -9, then thousands of trials (ARGS="--only kills|races|judge")
 	@$(PY) -m benchmarks.campaigns $(ARGS)
 
 # -------------------------------------------------------------------------------------- clean

@@ -13,9 +13,10 @@ from typing import get_args
 
 from benchmarks import broker
 from benchmarks.kills.plan import Bus, Plan, plan
-from benchmarks.kills.progress import Progress, code_digest, summary
+from benchmarks.kills.summing import SOURCES, summary
 from benchmarks.kills.world import Outcome, live_through
 from benchmarks.pipeline import tidy_when_told_to_end
+from benchmarks.rounds import Progress, code_digest
 
 PROGRESS = Path(".trimtab/campaign/kills.jsonl")
 KILLS = 300
@@ -69,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     """0 when nothing was lost, nothing counted twice and nothing else was wrong."""
     given = options(arguments)
     tidy_when_told_to_end()
-    progress = Progress(given.progress, code_digest())
+    progress = Progress(given.progress, code_digest(SOURCES), Outcome)
     done = {} if given.again else progress.done()
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{os.cpu_count()} cores, load average {load}; Kafka's protocol by {broker.NAME}")

@@ -11,9 +11,10 @@ import pytest
 
 from benchmarks.kills.check import Of, compare
 from benchmarks.kills.plan import KILLS, Plan, plan
-from benchmarks.kills.progress import Line, Progress, code_digest, summary
+from benchmarks.kills.summing import SOURCES, summary
 from benchmarks.kills.tally import COUNT, Books, Feedback
 from benchmarks.kills.world import Outcome, live_through, world
+from benchmarks.rounds import Line, Progress, code_digest
 from signals.events import MICROS
 from signals.features.model import Outcome as Joined
 from signals.features.reader import SqliteFeatures
@@ -117,12 +118,12 @@ def outcome_of(wanted: Plan, *, lost: int = 0) -> Outcome:
 
 def test_a_campaign_goes_on_after_an_interruption_but_not_on_other_code(tmp_path: Path) -> None:
     path, wanted = tmp_path / "kills.jsonl", plan(1, kills=8)
-    Progress(path, "this").add(outcome_of(wanted), 8)
-    Progress(path, "other").add(outcome_of(plan(3, kills=8)), 8)
+    Progress(path, "this", Outcome).add(outcome_of(wanted), 8)
+    Progress(path, "other", Outcome).add(outcome_of(plan(3, kills=8)), 8)
     with path.open("ab") as file:
         file.write(msgspec.json.encode(Line(code="this", kills=8, outcome=outcome_of(wanted)))[:50])
-    assert Progress(path, "this").done() == {(wanted, 8): outcome_of(wanted)}
-    assert len(code_digest()) == 16
+    assert Progress(path, "this", Outcome).done() == {(wanted, 8): outcome_of(wanted)}
+    assert len(code_digest(SOURCES)) == 16
 
 
 def test_the_summary_adds_up() -> None:
