@@ -81,9 +81,12 @@ class Guard(NamedTuple):
         level = "ROW" if self.tgtype & EACH_ROW else "STATEMENT"
         rows = " REFERENCING NEW TABLE AS added" if self.added else ""
         how = f"{timing} {self.event} ON {self.table}{rows} FOR EACH {level}"
-        return (
+        function = (
             f"CREATE FUNCTION {self.name}() RETURNS trigger LANGUAGE plpgsql"
-            f" SET search_path = {schema}, pg_temp AS $guard${self.body}$guard$",
+            f" SET search_path = {schema}, pg_temp AS $guard${self.body}$guard$"
+        )
+        return (
+            function,
             f"CREATE TRIGGER {self.name} {how} EXECUTE FUNCTION {self.name}()",
             f"ALTER TABLE {self.table} ENABLE ALWAYS TRIGGER {self.name}",
         )
@@ -122,4 +125,4 @@ def _sqlite() -> bool:
 
 def _portable(condition: str) -> str:
     """``x IS NOT y`` is SQLite's way to compare with NULLs."""
-    return re.sub(r"\bIS NOT (?!NULL\b)", "IS DISTINCT FROM ", condition)
+    return re.sub(r"\bIS NOT(?=\s)(?!\s+NULL\b)", "IS DISTINCT FROM", condition)

