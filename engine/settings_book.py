@@ -81,7 +81,7 @@ class SettingsBook:
         self._trial: TrialStamp | None = None
         self.stamp = self._make_stamp()
         for spec in knobs:
-            self._note("boot", now, knob=spec.name, after=spec.boot)
+            self._note("boot", now, knob=spec.name, after=self._in_force[spec.name])
 
     # -- what is in force ----------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class SettingsBook:
             now,
             knob=knob,
             before=setting.observed,
-            after=after.observed,
+            after=after,
             policy_id=setting.policy_id,
         )
 
@@ -207,14 +207,14 @@ class SettingsBook:
         moved = running.advance(self._variables, now_s=now.mono_s)
         if moved is running:
             return
-        self._in_force[knob] = replace(setting, running=moved)
+        after = self._in_force[knob] = replace(setting, running=moved)
         if moved.value != running.value:
             self._note(
                 "law",
                 now,
                 knob=knob,
                 before=running.value,
-                after=moved.value,
+                after=after,
                 policy_id=setting.policy_id,
             )
 
@@ -277,7 +277,7 @@ class SettingsBook:
                 change_id=patch.change_id,
                 knob=change.knob,
                 before=before[change.knob],
-                after=self._in_force[change.knob].observed,
+                after=self._in_force[change.knob],
                 policy_id=change.policy_id,
             )
 
@@ -289,7 +289,7 @@ class SettingsBook:
         change_id: str | None = None,
         knob: str | None = None,
         before: int | None = None,
-        after: int | None = None,
+        after: InForce | None = None,
         policy_id: str | None = None,
     ) -> None:
         change = Change(
@@ -301,8 +301,10 @@ class SettingsBook:
             change_id=change_id,
             knob=knob,
             before=before,
-            after=after,
+            after=None if after is None else after.observed,
             policy_id=policy_id,
+            law=None if after is None else after.law,
+            holder=None if after is None else after.policy_id,
             trial=self._trial,
         )
         self.log.append(change)

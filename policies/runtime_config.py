@@ -99,7 +99,12 @@ class ObservedSetting(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One line of the engine's change log. ``at`` is the engine's Unix time in seconds."""
+    """One line of the engine's change log. ``at`` is the engine's Unix time in seconds.
+
+    ``policy_id``: whose setting came (``patch``) or went (``expiry``). ``law`` and ``holder``: the
+    law and the policy that the place has after it, so that what was in force at any time can be
+    told from the log alone. ``before`` None: nothing yet; ``after`` None: nothing of its own.
+    """
 
     seq: int
     at: float
@@ -110,7 +115,10 @@ class Change(Struct, frozen=True, kw_only=True):
     knob: str | None = None
     before: int | None = None
     after: int | None = None
+    scope: str = "target"
     policy_id: str | None = None
+    law: Law | None = None
+    holder: str | None = None
     trial: TrialStamp | None = None
 
 
@@ -142,9 +150,12 @@ class RuntimeConfig(Struct, frozen=True, kw_only=True):
         """What a PATCH must carry to change exactly this state."""
         return f"{self.incarnation}:{self.version}"
 
-    def setting(self, knob: str) -> ObservedSetting | None:
-        """The observed setting of one knob at target scope."""
-        return next((s for s in self.settings if s.knob == knob and s.scope == "target"), None)
+    def setting(self, knob: str, scope: str = "target") -> ObservedSetting | None:
+        """The observed setting of one knob at a scope.
+
+        None at an intent's scope: it has no setting of its own there, so it inherits the target's.
+        """
+        return next((s for s in self.settings if s.knob == knob and s.scope == scope), None)
 
 
 class Stamp(Struct, frozen=True, kw_only=True, omit_defaults=True):

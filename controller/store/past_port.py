@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
 from policies.in_force import Segment
+
+if TYPE_CHECKING:
+    from controller.store.port import AuditQuery
 
 DeliveryState = Literal["waiting", "delivered", "given_up"]
 
@@ -56,6 +59,35 @@ class Archive(Struct, frozen=True, kw_only=True):
     by: str
 
 
+class AuditLine(Struct, frozen=True, kw_only=True):
+    """An audit entry as people look at it. ``details`` None: its bytes lie in an archive.
+
+    ``leaf_hash``: in hex; what a proof is for.
+    """
+
+    index: int
+    at_us: int
+    actor: str
+    action: str
+    subject: str
+    target: str
+    leaf_hash: str
+    details: dict[str, Any] | None = None
+
+
+class HistoryTx(Protocol):
+    """The audit looked at from all sides. Only for transactions that read."""
+
+    def audit_lines(self, wanted: AuditQuery) -> list[AuditLine]:
+        """A page of the audit, newest first; archived entries too."""
+
+    def audit_actions(self, prefix: str = "") -> list[str]:
+        """Each action there is, by name."""
+
+    def audit_index_at(self, at_us: int) -> int | None:
+        """The first entry at or after a time; None: there is none yet."""
+
+
 class SegmentTx(Protocol):
     """The ``segments`` table: what engines had, from when until when."""
 
@@ -78,6 +110,11 @@ class SegmentTx(Protocol):
         limit: int = 1000,
     ) -> list[Segment]:
         """Those that overlap [from_us, to_us), in order of time."""
+
+    def segments_before(
+        self, target: str, *, before: tuple[int, int], from_us: int, limit: int = 100
+    ) -> list[Segment]:
+        """Those that begin at or after ``from_us`` and before (from_us, entry), latest first."""
 
     def segment_of(self, incarnation: str, version: int) -> Segment | None:
         """The newest segment with that stamp: what a request's stamp leads to."""

@@ -14,7 +14,14 @@ from typing import Any, Literal, Protocol, get_args
 from msgspec import Struct
 
 from controller.store.acts_port import BaselineTx, ChangeTx, OverrideTx
-from controller.store.past_port import AnswerTx, ArchiveTx, DeliveryTx, SegmentTx, TreeTx
+from controller.store.past_port import (
+    AnswerTx,
+    ArchiveTx,
+    DeliveryTx,
+    HistoryTx,
+    SegmentTx,
+    TreeTx,
+)
 from controller.trials import Trial
 from policies.audit import Entry
 from policies.lifecycle import State
@@ -47,6 +54,7 @@ class Principal(Struct, frozen=True, kw_only=True):
     influence: float = 1.0
     team: str = ""
     expires_us: int | None = None
+    rotated_us: int | None = None
     revoked_us: int | None = None
 
 
@@ -62,11 +70,12 @@ class Foreign(Struct, frozen=True, kw_only=True):
 
 
 class Control(Struct, frozen=True, kw_only=True):
-    """What the operator says of a target: hold or kill, by whom, since when, why."""
+    """What the operator says of a target: hold, kill or detach, by whom, since when, why."""
 
     target: str
     hold: bool = False
     killed: bool = False
+    detached: bool = False
     actor: str | None = None
     reason: str | None = None
     since_us: int | None = None
@@ -121,7 +130,16 @@ class PolicyFilter(Struct, frozen=True, kw_only=True):
 
 
 class Tx(
-    OverrideTx, ChangeTx, BaselineTx, SegmentTx, DeliveryTx, AnswerTx, TreeTx, ArchiveTx, Protocol
+    OverrideTx,
+    ChangeTx,
+    BaselineTx,
+    SegmentTx,
+    HistoryTx,
+    DeliveryTx,
+    AnswerTx,
+    TreeTx,
+    ArchiveTx,
+    Protocol,
 ):
     """One transaction. Reads see its own writes."""
 
@@ -253,8 +271,19 @@ class Tx(
     def revoke_key(self, key_id: str, *, actor: str, at_us: int) -> None:
         """Raises ``NotFound``; one audit entry."""
 
+    def rotate_key(
+        self, key_id: str, token_sha256: bytes, *, until_us: int, actor: str, at_us: int
+    ) -> Principal:
+        """Give a key a new token; the old one, and older ones, count until ``until_us`` at most.
+
+        Audit entries ``key.rotated`` and ``key.superseded``. Raises ``NotFound``, ``Conflict``.
+        """
+
     def key_by_hash(self, token_sha256: bytes) -> Principal | None:
-        """The principal of a key; expired and revoked ones too (the caller checks)."""
+        """The principal of a key; expired and revoked ones too (the caller checks).
+
+        By a token that was replaced, it expires with that.
+        """
 
     def definitions(self) -> list[Definition]:
         """The metric definitions in force, by name."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from heapq import merge
+from itertools import islice
 from typing import Any
 
 import msgspec
-from sqlalchemy import insert, or_, select, update
+from sqlalchemy import func, insert, select, tuple_, update
 from sqlalchemy.engine import Row
 
 from controller.store.audit_rows import AuditRows
@@ -76,17 +78,45 @@ class SegmentRows(AuditRows):
         limit: int = 1000,
     ) -> list[Segment]:
         """In order of time."""
+        names = [replica] if replica is not None else self.segment_replicas(target)
+        found = [self._overlapping(target, name, from_us, to_us, bounded(limit)) for name in names]
+        return list(islice(merge(*found, key=lambda one: (one.from_us, one.entry or 0)), limit))
+
+    def segments_before(
+        self, target: str, *, before: tuple[int, int], from_us: int, limit: int = 100
+    ) -> list[Segment]:
+        """Latest first."""
+        columns, found = segments.c, []
+        earlier = tuple_(columns.from_us, columns.entry) < tuple_(*before)
+        for name in self.segment_replicas(target):
+            query = select(columns.body, columns.until_us, columns.entry).where(
+                columns.target == target,
+                columns.replica == name,
+                columns.from_us >= from_us,
+                columns.from_us <= before[0],
+                earlier,
+            )
+            query = query.order_by(columns.from_us.desc(), columns.seq.desc()).limit(bounded(limit))
+            found.append([_segment(row) for row in self._connection.execute(query)])
+        latest = merge(*found, key=lambda one: (one.from_us, one.entry or 0), reverse=True)
+        return list(islice(latest, limit))
+
+    def _overlapping(
+        self, target: str, replica: str, from_us: int | None, to_us: int | None, limit: int
+    ) -> list[Segment]:
+        """The one that lies over ``from_us``, and those that begin after it."""
         columns = segments.c
         query = select(columns.body, columns.until_us, columns.entry)
-        query = query.where(columns.target == target)
-        if replica is not None:
-            query = query.where(columns.replica == replica)
+        query = query.where(columns.target == target, columns.replica == replica)
+        first = [] if from_us is None else [self.segment_at(target, replica, from_us)]
         if from_us is not None:
-            query = query.where(or_(columns.until_us.is_(None), columns.until_us > from_us))
+            query = query.where(columns.from_us > from_us)
         if to_us is not None:
             query = query.where(columns.from_us < to_us)
-        query = query.order_by(columns.from_us, columns.seq).limit(bounded(limit))
-        return [_segment(row) for row in self._connection.execute(query)]
+        query = query.order_by(columns.from_us, columns.seq).limit(limit)
+        after = [_segment(row) for row in self._connection.execute(query)]
+        over = [one for one in first if one is not None and (to_us is None or one.from_us < to_us)]
+        return [*over, *after][:limit]
 
     def segment_of(self, incarnation: str, version: int) -> Segment | None:
         """The newest with that stamp."""
@@ -97,10 +127,16 @@ class SegmentRows(AuditRows):
         return None if row is None else _segment(row)
 
     def segment_replicas(self, target: str) -> list[str]:
-        """By name."""
-        columns = segments.c
-        query = select(columns.replica).where(columns.target == target)
-        return list(self._connection.execute(query.distinct().order_by(columns.replica)).scalars())
+        """By name; one look in the index for each."""
+        columns, names = segments.c, list[str]()
+        beyond = columns.replica >= ""
+        while True:
+            query = select(func.min(columns.replica)).where(columns.target == target, beyond)
+            name = self._connection.execute(query).scalar_one()
+            if name is None:
+                return names
+            names.append(name)
+            beyond = columns.replica > name
 
 
 def _segment(row: Row[Any, Any, Any]) -> Segment:

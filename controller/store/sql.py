@@ -15,6 +15,7 @@ from controller.store.connecting import reading_engine, translated, writing_engi
 from controller.store.control_rows import ControlRows
 from controller.store.declaration_rows import DeclarationRows
 from controller.store.delivery_rows import DeliveryRows
+from controller.store.history_rows import HistoryRows
 from controller.store.key_rows import KeyRows
 from controller.store.metric_rows import MetricRows
 from controller.store.override_rows import OverrideRows
@@ -35,6 +36,7 @@ class SqlTx(
     OverrideRows,
     DeclarationRows,
     SegmentRows,
+    HistoryRows,
     DeliveryRows,
     TreeRows,
     ArchiveRows,
