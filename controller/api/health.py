@@ -16,6 +16,7 @@ from controller.api.answers import Answer
 from controller.api.ports import Services
 from controller.api.problems import documented
 from controller.store.port import Tx
+from controller.webhooks.operating import states
 from policies.lifecycle import FINAL, STATES
 from signals.errors import Unavailable
 from signals.events import MICROS
@@ -78,7 +79,22 @@ class ControllerFigures(Collector):
             watermark_us = self._services.features.watermark_us(target)
             if watermark_us:
                 age.add_metric([target], (self._services.clock() - watermark_us) / MICROS)
-        return (policies, control, units, age, *self._feedback())
+        return (policies, control, units, age, *self._webhooks(), *self._feedback())
+
+    def _webhooks(self) -> Iterable[Metric]:
+        """How far each webhook is behind, and what became of its deliveries."""
+        lag = GaugeMetricFamily(
+            "trimtab_webhook_lag_entries", "audit entries not looked at yet", labels=["hook"]
+        )
+        deliveries = GaugeMetricFamily(
+            "trimtab_webhook_deliveries", "deliveries kept, by state", labels=["hook", "state"]
+        )
+        with self._services.store.read() as tx:
+            for one in states(tx, self._services.settings.webhooks):
+                lag.add_metric([one.name], one.lag)
+                for state in ("waiting", "delivered", "given_up"):
+                    deliveries.add_metric([one.name, state], getattr(one, state))
+        return (lag, deliveries)
 
     def _feedback(self) -> Iterable[Metric]:
         """What waits for somebody; nothing while the feature stage has no file yet."""

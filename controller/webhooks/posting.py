@@ -61,7 +61,7 @@ class Posting:
                 return await self._post(delivery, body, headers)
         except TimeoutError:
             return Attempt(delivery=delivery, error="no answer in time")
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             return Attempt(delivery=delivery, error=f"no answer ({type(error).__name__})")
 
     def _prepare(self, delivery: Delivery) -> tuple[bytes | None, Sequence[bytes]]:

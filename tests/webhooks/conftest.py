@@ -1,0 +1,30 @@
+"""A store of its own for each test, its webhooks running, and receivers that answer as told."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from controller.store.sql import SqlStore, open_store
+from tests.webhooks.hooked import Hooked
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty store that nobody has open."""
+    path = tmp_path_factory.mktemp("built") / "store.db"
+    open_store(f"sqlite:///{path}").close()
+    return path
+
+
+@pytest.fixture
+def hooked(tmp_path: Path, built: Path) -> Iterator[Hooked]:
+    shutil.copy(built, tmp_path / "store.db")
+    with ExitStack() as stack:
+        store = SqlStore(tmp_path / "store.db")
+        stack.callback(store.close)
+        yield Hooked(tmp_path, store, stack)
