@@ -1,23 +1,26 @@
-"""Hold and kill without the control plane: latch, then PATCH, with nothing but files and engines.
+"""Hold, kill, release without the control plane: latch, then PATCH, with files and engines only.
 
 For when ``serve`` or its store is what is broken. Addresses come from the configuration, the key
-from ``keys/control.key``: whoever can read that file may do this. The latch stands until
-``trimtab release``; a running loop reads it before every PATCH, and the store follows it.
+from ``keys/control.key``: whoever can read that file may do this. The latch stands until a release;
+a running loop reads it before every PATCH, and the store follows it.
 """
 
 from __future__ import annotations
 
 import getpass
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Final, Literal
 
-from controller.control import ControlReport, said
+from controller.act_journal import ActKind
+from controller.bounded import Bounded
+from controller.control import ControlOperations, ControlReport
 from controller.fleet import Fleet, Replica, monotonic_s
+from controller.following import said
 from controller.keys import wall_us
-from controller.latch import Latch, Latched, LatchState
+from controller.latch import BREAK_GLASS, Latch, Latched, LatchState
 from controller.layout import Layout
-from controller.operations import Operations
 from controller.processes.addresses import control_urls
 from controller.processes.secret_files import read_secret
 from controller.rules.firing import Rules
@@ -28,10 +31,8 @@ from controller.store.sql import SqlReader
 from engine.adapters.http import HttpActuator
 from signals.errors import NotFound, Rejected, TrimtabError, Unavailable
 
-Verb = Literal["hold", "kill"]
+Verb = Literal["hold", "kill", "release"]
 
-NOT_OURS = "break-glass."
-"""Begins change ids when the store can't say how the controller's own begin."""
 STATES: Final[dict[Verb, LatchState]] = {"hold": "held", "kill": "killed"}
 
 
@@ -53,79 +54,110 @@ class ReadOnlyStore:
         raise Unavailable("only serve writes the store")
 
 
-def act(settings: Settings, target: str, verb: Verb, reason: str) -> ControlReport:
-    """Latch and reach every replica; the report lists those that were not. Raises ``Rejected``."""
-    aim = settings.targets.get(target)
-    if aim is None:
+def act(settings: Settings, targets: Sequence[str], verb: Verb, reason: str) -> list[ControlReport]:
+    """Latch and reach every replica; the reports list those that were not. Raises ``Rejected``.
+
+    Who did it, why, and what was read back where goes into a file beside the latch, which the loop
+    puts into the audit when the store is back.
+    """
+    for target in targets:
+        _known(settings, target)
+    layout = Layout(settings.state_dir)
+    latch, by = Latch(layout.latch), _who()
+    latched = None if verb == "release" else _latched(verb, said(reason), by)
+    for target in targets:
+        latch.set(target, latched)
+    with ExitStack() as stack:
+        store = ReadOnlyStore(SqlReader(layout.store_db, settings.store))
+        stack.callback(store.close)
+        replicas = _replicas(settings, targets, store, stack)
+        fleet = Fleet(
+            replicas,
+            latch,
+            deadline_s=settings.control.deadline_ms / 1000,
+            threads=settings.control.threads,
+        )
+        stack.callback(fleet.close)
+        operations = BreakGlass(
+            store,
+            fleet,
+            {name: _declared(settings, name) for name in targets},
+            clock=wall_us,
+            mono=monotonic_s,
+            wake=lambda: None,
+        )
+        return operations.carry_out(targets, latched, by, reason=said(reason))
+
+
+class BreakGlass(ControlOperations):
+    """The same acts, told apart in the audit."""
+
+    act_kind: ActKind = "control.break_glass"
+
+
+def _known(settings: Settings, target: str) -> None:
+    if target not in settings.targets:
         known = sorted(settings.targets)
         raise NotFound(f"no target {target!r}", field="target", value=target, allowed=known)
-    layout = Layout(settings.state_dir)
-    latch, name = Latch(layout.latch), _who()
-    by = Principal(id=f"break-glass:{name}", name=name, role="operator")
-    latched = Latched(state=STATES[verb], actor=by.id, reason=said(reason), since_us=wall_us())
-    latch.set(target, latched)
-    declared = Declared(
+
+
+def _latched(verb: Verb, reason: str, by: Principal) -> Latched:
+    return Latched(state=STATES[verb], actor=by.id, reason=reason, since_us=wall_us())
+
+
+def _declared(settings: Settings, target: str) -> Declared:
+    return Declared(
         name=target,
-        target=aim,
+        target=settings.targets[target],
         rules=Rules(),
         trial=settings.trial,
         guardrails=settings.guardrails,
         serve=settings.serve,
         plant=settings.plant,
+        control=settings.control,
     )
-    with ExitStack() as stack:
-        store = ReadOnlyStore(SqlReader(layout.store_db, settings.store))
-        stack.callback(store.close)
-        fleet = Fleet({target: _replicas(settings, target, store, stack)}, latch)
-        operations = Operations(
-            store,
-            fleet,
-            {target: declared},
-            clock=wall_us,
-            mono=monotonic_s,
-            wake=lambda: None,
-        )
-        return operations.carry_out(target, latched, by)
 
 
-def _who() -> str:
-    """The name of whoever acts; containers run people without one."""
+def _who() -> Principal:
+    """Whoever acts; containers run people without a name."""
     try:
-        return getpass.getuser()
+        name = getpass.getuser()
     except (KeyError, OSError, ImportError):
-        return f"uid{os.getuid()}"
+        name = f"uid{os.getuid()}"
+    return Principal(id=f"break-glass:{name}", name=name, role="operator")
 
 
 def _replicas(
-    settings: Settings, target: str, store: ReadOnlyStore, stack: ExitStack
-) -> list[Replica]:
+    settings: Settings, targets: Sequence[str], store: ReadOnlyStore, stack: ExitStack
+) -> dict[str, list[Replica]]:
+    """By target. A person acts beside the controller, not above it: whatever epoch is in force."""
     key_file = Layout(settings.state_dir).key("control")
     try:
         key = read_secret(key_file)
     except OSError as error:
         raise Rejected(f"no control key at {key_file}: {error.strerror}") from error
-    ours, timeout_s = _ours(store), settings.serve.actuator_timeout_ms / 1000
-    found = []
-    for url in control_urls(settings, settings.targets[target]):
-        actuator = HttpActuator(url, key, timeout_s=timeout_s)
-        stack.callback(actuator.close)
-        epoch = _epoch(actuator)
-        found.append(Replica(url, actuator, ours=ours, epoch=epoch, mono=monotonic_s))
+    ours = _ours(store, within_s=settings.control.store_ms / 1000)
+    timeout_s = min(settings.serve.actuator_timeout_ms, settings.control.deadline_ms) / 1000
+    found: dict[str, list[Replica]] = {}
+    for target in targets:
+        for url in control_urls(settings, settings.targets[target]):
+            actuator = HttpActuator(url, key, timeout_s=timeout_s)
+            stack.callback(actuator.close)
+            replica = Replica(url, actuator, ours=ours, epoch=None, mono=monotonic_s)
+            found.setdefault(target, []).append(replica)
     return found
 
 
-def _epoch(actuator: HttpActuator) -> int:
-    """The epoch that the engine accepts now: a person acts beside the controller, not above it."""
-    try:
-        return actuator.read().epoch
-    except TrimtabError:
-        return 0
-
-
-def _ours(store: ReadOnlyStore) -> str:
+def _ours(store: ReadOnlyStore, *, within_s: float) -> str:
     """How the controller's change ids begin, so that the loop knows this for no stranger's."""
-    try:
+
+    def noted() -> str | None:
         with store.read() as tx:
-            return (tx.note("controller") or NOT_OURS) + f"break-glass.{wall_us()}."
+            return tx.note("controller")
+
+    asked: Bounded[str | None] = Bounded("reading the store")
+    try:
+        begins = asked.ask(noted, within_s=within_s)
     except TrimtabError:
-        return NOT_OURS + f"{wall_us()}."
+        begins = None
+    return f"{begins or ''}{BREAK_GLASS}{wall_us()}."

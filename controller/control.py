@@ -1,7 +1,15 @@
-"""Hold, kill and release: the acts that must work when the loop, the store or both do not.
+"""Hold, kill, detach and release: the acts that must work when everything else is broken.
 
-Latch first, engines next, the store last. Whoever finds that the store has not heard of the latch
-yet (the loop, after an act past it) makes it follow, once, under the name of the person who acted.
+::
+
+    latch (fsync) ──► wish ≤ 0.2 s ──► every replica, side by side ≤ 1.5 s ──► record ≤ 0.5 s
+                       │ the store, else              │ read back, or            │ the store, else
+                       │ what the loop read last,     └ listed as not reached    └ a file that the
+                       └ else the engines' own word                                loop reads in
+
+Latch first, engines next, the store last: nothing here waits for a store that hangs, and an engine
+that hangs delays no other. Several targets are one act: every latch is set before the first engine
+is spoken to.
 """
 
 from __future__ import annotations
@@ -10,24 +18,26 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from controller.desired import Desired, desired
+from controller.act_journal import Act, ActKind, act_id, record
+from controller.baselines import baseline_in_force
+from controller.bounded import Bounded
+from controller.desired import Desired
 from controller.fleet import Fleet, Reached
+from controller.following import MANY, follow_latch, said
 from controller.latch import Latched, LatchState
 from controller.state import Declared
-from controller.store.port import Control, Foreign, Principal, Store, Tx
-from controller.trial import blocks
-from policies.policy import Policy
-from policies.runtime_config import ObservedSetting, RuntimeConfig
-from policies.settings import Effective, Setting
-from signals.errors import Conflict, NotFound, Rejected, TrimtabError
+from controller.store.port import Principal, Store
+from controller.wishes import Lower, blind_wish, known_wish, unknown
+from signals.errors import Conflict, NotFound, TrimtabError
 
-MAX_REASON = 2000
+REACHED: ActKind = "control.reached"
 
 
 class ControlReport(Struct, frozen=True, kw_only=True):
-    """What became of a hold, release or kill at each replica. Unreachable ones are listed.
+    """What became of an act at each replica. Unreachable ones are listed.
 
-    ``recorded`` False: the store could not be written; the latch stands, the record follows it.
+    ``took_ms``: from the act until every replica was read back or given up. ``recorded`` False: the
+    store could not be written in time; the latch stands, and the record follows it.
     """
 
     target: str
@@ -37,7 +47,12 @@ class ControlReport(Struct, frozen=True, kw_only=True):
 
 
 class ControlOperations:
-    """The three acts. ``wake`` makes the loop look at once; ``clock`` answers Unix µs."""
+    """The acts. ``wake`` makes the loop look at once; ``clock`` answers Unix µs.
+
+    ``lower``: what a target's loop read last of its layers, for when the store does not answer.
+    """
+
+    act_kind: ActKind = REACHED
 
     def __init__(
         self,
@@ -48,6 +63,7 @@ class ControlOperations:
         clock: Callable[[], int],
         mono: Callable[[], float],
         wake: Callable[[], None],
+        lower: Callable[[str], Lower | None] = unknown,
     ) -> None:
         self._store = store
         self._fleet = fleet
@@ -55,33 +71,43 @@ class ControlOperations:
         self._clock = clock
         self._mono = mono
         self._wake = wake
+        self._lower = lower
+        self._reading: Bounded[dict[str, Lower]] = Bounded("reading the store")
+        self._recording: Bounded[None] = Bounded("recording an act")
 
     def hold(self, target: str, reason: str, *, by: Principal) -> ControlReport:
         """Nothing changes any more: laws freeze, the trial pauses, expiries are suspended."""
-        latched = self._latched("held", reason, by)
-        return self.carry_out(target, latched, by)
+        return self.hold_all([target], reason, by=by)[0]
+
+    def hold_all(
+        self, targets: Sequence[str], reason: str, *, by: Principal
+    ) -> list[ControlReport]:
+        """Hold several. What was killed stays where the kill left it, held."""
+        return self.carry_out(targets, self._latched("held", reason, by), by)
 
     def kill(self, target: str, reason: str, *, by: Principal) -> ControlReport:
         """Stop the loop, then go to what ``on_kill`` declares; read back, unreachable listed."""
-        latched = self._latched("killed", reason, by)
-        return self.carry_out(target, latched, by)
+        return self.kill_all([target], reason, by=by)[0]
 
     def kill_all(
         self, targets: Sequence[str], reason: str, *, by: Principal
     ) -> list[ControlReport]:
-        """Kill several: every latch is set before the first engine is spoken to."""
-        latched = self._latched("killed", reason, by)
-        for target in targets:
-            self.target(target)
-        for target in targets:
-            self._fleet.latch.set(target, latched)
-        return [self.carry_out(target, latched, by) for target in targets]
+        """Kill several."""
+        return self.carry_out(targets, self._latched("killed", reason, by), by)
 
     def release(self, target: str, reason: str, *, by: Principal) -> ControlReport:
         """End a hold or a kill; the loop goes on from what was kept."""
-        if self._fleet.latch.read().get(target) is None:
+        if target not in self._latches("held", "killed"):
             raise Conflict(f"{target} is neither held nor killed", field="target", value=target)
-        return self.carry_out(target, None, by, reason=said(reason))
+        return self.carry_out([target], None, by, reason=said(reason))[0]
+
+    def release_all(
+        self, targets: Sequence[str], reason: str, *, by: Principal
+    ) -> list[ControlReport]:
+        """End the hold or kill of those of them that are held or killed."""
+        latched = self._latches("held", "killed")
+        chosen = [target for target in targets if target in latched]
+        return self.carry_out(chosen, None, by, reason=said(reason))
 
     def target(self, target: str) -> Declared:
         """What files say of a target. Raises ``NotFound``."""
@@ -96,201 +122,121 @@ class ControlOperations:
         return found
 
     def carry_out(
-        self, target: str, latched: Latched | None, by: Principal, *, reason: str = ""
-    ) -> ControlReport:
-        """Latch (again, if it is already), reach every replica, then record."""
-        declared, began_s, now_us = self.target(target), self._mono(), self._clock()
-        self._fleet.latch.set(target, latched)
-        wish = self._wish(declared, latched, now_us)
-        reached = self._fleet.bring(target, wish, now_us=now_us, under=latched)
+        self, targets: Sequence[str], latched: Latched | None, by: Principal, *, reason: str = ""
+    ) -> list[ControlReport]:
+        """Latch (again, if it is already), reach every replica of each, then record."""
+        chosen, began_s, now_us = list(map(self.target, targets)), self._mono(), self._clock()
+        for target in targets:
+            self._fleet.latch.set(target, latched)
+        wishes = self._wishes(chosen, latched, now_us)
+        under = dict.fromkeys(targets, latched)
+        reached = self._fleet.bring_all(wishes, now_us=now_us, under=under)
         took_ms = round((self._mono() - began_s) * 1000, 1)
-        recorded = self._record(target, latched, by, reason, reached, now_us)
+        acts = [
+            self._act(name, latched, by, reason, reached[name], (now_us, took_ms))
+            for name in targets
+        ]
+        recorded = self._record(acts)
         self._wake()
-        return ControlReport(
-            target=target, replicas=tuple(reached), took_ms=took_ms, recorded=recorded
-        )
+        return [
+            ControlReport(
+                target=name, replicas=tuple(reached[name]), took_ms=took_ms, recorded=recorded
+            )
+            for name in targets
+        ]
 
-    def _wish(self, declared: Declared, latched: Latched | None, now_us: int) -> Desired:
-        policies: list[Policy] = []
-        foreign: list[Foreign] = []
+    # -- what is wished ------------------------------------------------------------------------
+
+    def _wishes(
+        self, chosen: Sequence[Declared], latched: Latched | None, now_us: int
+    ) -> dict[str, Desired]:
+        """Each target's wish, from the best source that answers in time."""
+        found: Mapping[str, Lower] = {}
+        within_s = min((one.control.store_ms for one in chosen), default=0) / 1000
         try:
-            with self._store.read() as tx:
-                policies = tx.policies(
-                    target=declared.name, states=("kept", "in_force"), limit=MANY
-                )
-                foreign = tx.foreign(declared.name)
+            found = self._reading.ask(lambda: self._read(chosen), within_s=within_s)
         except TrimtabError:
-            if not (latched is not None and latched.state == "held"):
-                return self._without_store(declared, latched)
-        state = None if latched is None else latched.state
-        control = Control(target=declared.name, hold=state == "held", killed=state == "killed")
-        return desired(
-            declared.target.baseline_settings(),
-            policies,
-            None,
-            control,
-            () if state == "killed" else foreign,
-            on_kill=declared.target.on_kill,
-            now_us=now_us,
-        )
+            kept = ((one.name, self._lower(one.name)) for one in chosen)
+            found = {name: lower for name, lower in kept if lower is not None}
+        return {
+            one.name: known_wish(one, found[one.name], latched, now_us=now_us)
+            if one.name in found
+            else self._blind(one, latched)
+            for one in chosen
+        }
 
-    def _without_store(self, declared: Declared, latched: Latched | None) -> Desired:
-        """The wish when nobody can say what was kept: the engine's own word for it.
+    def _read(self, chosen: Sequence[Declared]) -> dict[str, Lower]:
+        with self._store.read() as tx:
+            return {
+                one.name: Lower(
+                    baseline=baseline_in_force(tx.baseline(one.name), one.target),
+                    policies=tx.policies(target=one.name, states=("kept", "in_force"), limit=MANY),
+                    overrides=tx.overrides(target=one.name, state="active", limit=MANY),
+                )
+                for one in chosen
+            }
 
-        What expires there is on trial or an emergency, and its fallback is the layer below.
-        """
-        killed = latched is not None
-        if killed and declared.target.on_kill == "hold":
-            return Desired(settings={}, hold=True)
-        seen = self._fleet.first(declared.name).read()
-        if seen is None or (killed and declared.target.on_kill == "baseline"):
-            plain = declared.target.baseline_settings()
-            return Desired(settings={k: Effective(setting=s) for k, s in plain.items()})
-        return last_stable(seen)
+    def _blind(self, declared: Declared, latched: Latched | None) -> Desired:
+        replicas = self._fleet.of(declared.name)
+        shown = self._fleet.look(replicas, max_age_s=0.0, wait_s=declared.control.store_ms / 1000)
+        return blind_wish(declared, latched, next((one for one in shown if one is not None), None))
 
-    def _record(
+    # -- what is recorded ----------------------------------------------------------------------
+
+    def _act(
         self,
         target: str,
         latched: Latched | None,
         by: Principal,
         reason: str,
-        reached: list[Reached],
-        now_us: int,
-    ) -> bool:
-        """Bring the store after the latch; False when the store can't be written now."""
+        reached: Sequence[Reached],
+        told: tuple[int, float],
+    ) -> Act:
+        at_us, took_ms = told
+        return Act(
+            id=act_id(target, at_us),
+            kind=self.act_kind,
+            target=target,
+            by=by.id,
+            at_us=at_us,
+            verb="released" if latched is None else latched.state,
+            reason=reason if latched is None else latched.reason,
+            latched=latched,
+            replicas={one.replica: one.detail for one in reached},
+            took_ms=took_ms,
+        )
+
+    def _record(self, acts: Sequence[Act]) -> bool:
+        """Bring the store after the latch; False when it can't be written in time."""
+        if not acts:
+            return True
+        within_s = self.target(acts[0].target).control.record_ms / 1000
         try:
-            with self._store.write() as tx:
-                follow_latch(tx, target, latched, actor=by.id, now_us=now_us, reason=reason)
-                tx.append_audit(
-                    at_us=now_us,
-                    actor=by.id,
-                    action="control.reached",
-                    subject=target,
-                    target=target,
-                    details={"replicas": {r.replica: r.detail for r in reached}},
-                )
+            self._recording.ask(lambda: self._write(acts), within_s=within_s)
         except TrimtabError:
+            for act in acts:
+                self._fleet.journal.write(act)
             return False
         return True
+
+    def _write(self, acts: Sequence[Act]) -> None:
+        with self._store.write() as tx:
+            for act in acts:
+                follow_latch(
+                    tx,
+                    act.target,
+                    act.latched,
+                    actor=act.by,
+                    now_us=act.at_us,
+                    reason=act.reason,
+                )
+                record(tx, act)
+
+    # -- the latch -----------------------------------------------------------------------------
 
     def _latched(self, state: LatchState, reason: str, by: Principal) -> Latched:
         return Latched(state=state, actor=by.id, reason=said(reason), since_us=self._clock())
 
-
-MANY = 10_000
-"""More layers than a target can have."""
-
-
-def said(reason: str) -> str:
-    """A reason, trimmed. Raises ``Rejected`` when there is none, or too much of it."""
-    if not reason.strip() or len(reason) > MAX_REASON:
-        raise Rejected(
-            "say why", field="reason", value=reason[:50], allowed=f"1 to {MAX_REASON} characters"
-        )
-    return reason.strip()
-
-
-def last_stable(seen: RuntimeConfig) -> Desired:
-    """What an engine would have once everything that expires has expired."""
-    return Desired(settings={s.knob: _stable(s) for s in seen.settings if _is_set(s)})
-
-
-def _is_set(now: ObservedSetting) -> bool:
-    below = now.fallback
-    expires = now.expires_in_s is not None
-    return not expires or (below is not None and (below.value is not None or below.law is not None))
-
-
-def _stable(now: ObservedSetting) -> Effective:
-    below = now.fallback
-    if now.expires_in_s is None or below is None:
-        value = None if now.law is not None else now.value
-        return Effective(
-            setting=Setting(value=value, law=now.law, shrink=now.shrink), policy_id=now.policy_id
-        )
-    return Effective(setting=Setting(value=below.value, law=below.law), policy_id=below.policy_id)
-
-
-def follows(control: Control, latched: Latched | None) -> bool:
-    """Whether the store has heard of the latch as it is now."""
-    if latched is None:
-        return not (control.hold or control.killed)
-    return (control.hold, control.killed, control.since_us, control.actor) == (
-        latched.state == "held",
-        latched.state == "killed",
-        latched.since_us,
-        latched.actor,
-    )
-
-
-def follow_latch(
-    tx: Tx, target: str, latched: Latched | None, *, actor: str, now_us: int, reason: str = ""
-) -> None:
-    """Make the store say what the latch says, unless it does: audit, control row, trials."""
-    if follows(tx.control(target), latched):
-        return
-    tx.append_audit(
-        at_us=now_us,
-        actor=actor,
-        action="control." + ("released" if latched is None else latched.state),
-        subject=target,
-        target=target,
-        details={
-            "reason": (reason or "the latch is gone") if latched is None else latched.reason,
-            "since_us": None if latched is None else latched.since_us,
-        },
-    )
-    tx.set_control(
-        Control(
-            target=target,
-            hold=latched is not None and latched.state == "held",
-            killed=latched is not None and latched.state == "killed",
-            actor=None if latched is None else latched.actor,
-            reason=None if latched is None else latched.reason,
-            since_us=None if latched is None else latched.since_us,
-        )
-    )
-    if latched is None:
-        _resume(tx, target, actor=actor, now_us=now_us)
-    elif latched.state == "killed":
-        _undo_all(tx, target, actor=actor, now_us=now_us)
-    else:
-        _pause_all(tx, target, actor=actor, now_us=now_us)
-
-
-def _undo_all(tx: Tx, target: str, *, actor: str, now_us: int) -> None:
-    """After a kill nothing is on trial, in force for a while, or about to be."""
-    for policy in tx.policies(
-        target=target, states=("applying", "on_trial", "paused", "in_force"), limit=MANY
-    ):
-        tx.move(policy, "reverting", actor=actor, at_us=now_us, cause="killed", undo_us=now_us)
-        end_trial(tx, policy, now_us)
-
-
-def _pause_all(tx: Tx, target: str, *, actor: str, now_us: int) -> None:
-    for trial in tx.trials(target=target, running=True):
-        if trial.state != "running":
-            continue
-        tx.save_trial(blocks.pause(trial, now_us=now_us, by="hold"))
-        policy = tx.policy(trial.plan.policy_id)
-        if policy.state == "on_trial":
-            tx.move(policy, "paused", actor=actor, at_us=now_us, cause="held")
-
-
-def _resume(tx: Tx, target: str, *, actor: str, now_us: int) -> None:
-    for trial in tx.trials(target=target, running=True):
-        if trial.paused_by != "hold":
-            continue
-        policy = tx.policy(trial.plan.policy_id)
-        if policy.state == "paused":
-            tx.move(policy, "on_trial", actor=actor, at_us=now_us, cause=None)
-        tx.save_trial(blocks.resume(trial, now_us=now_us))
-
-
-def end_trial(tx: Tx, policy: Policy, now_us: int) -> None:
-    """End a policy's trial, if one is running."""
-    if policy.trial is None:
-        return
-    trial = tx.trial(policy.trial)
-    if trial.state != "done":
-        tx.save_trial(blocks.finish(trial, now_us=now_us))
+    def _latches(self, *states: LatchState) -> dict[str, Latched]:
+        now = self._fleet.latch.read()
+        return {target: one for target, one in now.items() if one.state in states}

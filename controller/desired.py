@@ -1,37 +1,44 @@
 """What a target's engine should have now: one pure function of everything that was decided.
 
-Layers, lowest first: baseline, kept policies (oldest first), emergencies, the trial's arm. A killed
-target drops to what ``on_kill`` says; a held one keeps what it has. A knob under a foreign change
-is left alone, so it does not appear.
+Layers, lowest first: baseline, kept policies (oldest first), emergencies, the trial's arm, pins,
+forces. A killed target drops to what ``on_kill`` says, and only forces stand over it; a held one
+keeps what it has. A place that a stranger changed is left alone, so it does not appear.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from msgspec import Struct
 
 from controller.judge.carry_over import plan_in_force
-from controller.store.port import Control, Foreign
+from controller.store.port import Control
 from controller.trials import Block, Trial
+from policies.overrides import Override
 from policies.policy import Policy
 from policies.runtime_config import TrialStamp
-from policies.settings import Effective, Layer, Setting, effective
-
-OnKill = Literal["hold", "last_stable", "baseline"]
+from policies.settings import Effective, Layer, OnKill, Setting, effective, standing
 
 EXPIRY_GRACE_S = 15.0
 """A trial's candidate outlives its block by this much if the controller dies, never more."""
 
 
 class Desired(Struct, frozen=True, kw_only=True):
-    """The whole wish for one engine. ``left_alone``: knobs under a foreign change."""
+    """The whole wish for one engine, by place. ``left_alone``: places that a stranger changed.
+
+    ``hold``: the engine keeps what it has; only what is forced is sent all the same.
+    """
 
     settings: dict[str, Effective]
     trial: TrialStamp | None = None
     hold: bool = False
     left_alone: tuple[str, ...] = ()
+
+    def sent(self) -> dict[str, Effective]:
+        """The places that may be sent: under a hold the forced ones alone."""
+        if not self.hold:
+            return self.settings
+        return {at: one for at, one in self.settings.items() if one.kind == "force"}
 
 
 def current_block(trial: Trial | None) -> Block | None:
@@ -47,7 +54,7 @@ def desired(
     policies: Iterable[Policy],
     trial: Trial | None,
     control: Control,
-    foreign: Iterable[Foreign],
+    overrides: Iterable[Override] = (),
     *,
     on_kill: OnKill,
     now_us: int,
@@ -55,48 +62,70 @@ def desired(
 ) -> Desired:
     """Fold everything into one wish. ``policies``: those of one target, any state, any order.
 
-    ``skew_us``: how far the engine's clock is ahead of ours; blocks are told by the engine's.
+    ``baseline``: by place. ``overrides``: of one target, any state; those that are over count for
+    nothing. ``skew_us``: how far the engine's clock is ahead of ours; blocks are told by the
+    engine's.
     """
-    alone = tuple(sorted(f.knob for f in foreign if f.until_us > now_us))
+    policies, held = tuple(policies), [one for one in overrides if one.in_force(now_us)]
+    layers = [*kept_layers(policies), *_emergencies(policies), *_overridden(held)]
+    alone = _left_alone(held)
     if control.killed:
-        return _after_kill(baseline, policies, on_kill, alone)
-    layers = [*_kept(policies), *_emergencies(policies)]
-    block = current_block(trial)
-    stamp = None
+        hold = on_kill == "hold"
+        folded = effective({} if hold else baseline, standing(layers, on_kill))
+        return Desired(settings=folded, hold=hold, left_alone=_besides(alone, folded, hold))
+    block, stamp = current_block(trial), None
     if trial is not None and block is not None and not control.hold:
         stamp = TrialStamp(id=trial.plan.id, block=block.index, arm=block.arm)
         if block.arm == "candidate" and not trial.units[-1].tripped:
             layers.append(_candidate(trial, block, now_us, skew_us))
     folded = effective(baseline, layers)
+    alone = tuple(at for at in alone if not _by_person(folded.get(at)))
     return Desired(
-        settings={knob: one for knob, one in folded.items() if knob not in alone},
+        settings={at: one for at, one in folded.items() if at not in alone},
         trial=stamp,
         hold=control.hold,
         left_alone=alone,
     )
 
 
-def _after_kill(
-    baseline: Mapping[str, Setting],
-    policies: Iterable[Policy],
-    on_kill: OnKill,
-    alone: tuple[str, ...],
-) -> Desired:
-    if on_kill == "hold":
-        return Desired(settings={}, hold=True, left_alone=alone)
-    layers = _kept(policies) if on_kill == "last_stable" else []
-    return Desired(settings=effective(baseline, layers))
+def _besides(
+    alone: tuple[str, ...], folded: Mapping[str, Effective], hold: bool
+) -> tuple[str, ...]:
+    """A kill that goes somewhere takes strangers' changes with it; one that holds keeps them."""
+    return tuple(at for at in alone if at not in folded) if hold else ()
 
 
-def _kept(policies: Iterable[Policy]) -> list[Layer]:
+def _by_person(found: Effective | None) -> bool:
+    return found is not None and found.kind in ("pin", "force")
+
+
+def _left_alone(overrides: Iterable[Override]) -> tuple[str, ...]:
+    places = {one.place for one in overrides if one.adopted is not None}
+    return tuple(sorted(at for at in places if at is not None))
+
+
+def _overridden(overrides: Iterable[Override]) -> list[Layer]:
+    found = (one.layer() for one in sorted(overrides, key=lambda one: one.id))
+    return [layer for layer in found if layer is not None]
+
+
+def kept_layers(policies: Iterable[Policy]) -> list[Layer]:
+    """The layers of kept policies, oldest first."""
     kept = sorted((p for p in policies if p.state == "kept"), key=lambda p: p.id)
-    return [Layer(knob=p.knob, setting=p.setting, policy_id=p.id) for p in kept]
+    return [Layer(knob=p.knob, scope=p.scope, setting=p.setting, policy_id=p.id) for p in kept]
 
 
 def _emergencies(policies: Iterable[Policy]) -> list[Layer]:
     live = (p for p in policies if p.emergency and p.state in ("applying", "in_force"))
     return [
-        Layer(knob=p.knob, setting=p.setting, policy_id=p.id, expires_us=p.expires_us)
+        Layer(
+            knob=p.knob,
+            scope=p.scope,
+            setting=p.setting,
+            policy_id=p.id,
+            kind="emergency",
+            expires_us=p.expires_us,
+        )
         for p in sorted(live, key=lambda p: p.id)
     ]
 
@@ -107,7 +136,9 @@ def _candidate(trial: Trial, block: Block, now_us: int, skew_us: int) -> Layer:
     length_us = round((length_s + EXPIRY_GRACE_S) * 1e6)
     return Layer(
         knob=trial.plan.knob,
+        scope=trial.plan.scope,
         setting=trial.plan.candidate,
         policy_id=trial.plan.policy_id,
+        kind="arm",
         expires_us=began_us + length_us,
     )

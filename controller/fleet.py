@@ -1,7 +1,9 @@
 """The engines of a target, as the controller last saw them, and how a wish is brought to them.
 
-One replica a target in this version; the names leave room for more. Thread-safe: the loop and the
-operator's kill may act at the same time, and the engine's ``expected`` decides who was first.
+Replicas are spoken to side by side, each on a thread of a bounded pool, so one that hangs delays
+nobody: who has not answered when the time is up is listed as such, and what it still does ends by
+its own time-out. Thread-safe: the loop and the operator's kill may act at the same time, and the
+engine's ``expected`` decides who was first.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ import itertools
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import msgspec
 from msgspec import Struct
 
+from controller.act_journal import ActJournal
 from controller.desired import Desired
 from controller.latch import Latch, Latched
 from controller.reconciler import differs, plan_patch
@@ -24,6 +28,10 @@ from signals.errors import Broken, Conflict, Rejected, Unavailable
 
 TRIES = 3
 AS_WISHED = "as wished"
+DEADLINE_S = 1.5
+THREADS = 96
+LOOK_S = 0.35
+"""The loop waits so long for a replica's look; a step takes 0.3 s, and looks do not wait for it."""
 REMEMBERED_CHANGES = 128
 """Of one incarnation's change log; the engine itself keeps more."""
 
@@ -39,10 +47,19 @@ class Reached(Struct, frozen=True, kw_only=True):
 
 
 class Replica:
-    """One engine: its actuator, and what it last showed."""
+    """One engine: its actuator, and what it last showed.
+
+    ``ours``: how change ids begin. ``epoch`` None: whatever the engine has now.
+    """
 
     def __init__(
-        self, url: str, actuator: Actuator, *, ours: str, epoch: int, mono: Callable[[], float]
+        self,
+        url: str,
+        actuator: Actuator,
+        *,
+        ours: str,
+        epoch: int | None,
+        mono: Callable[[], float],
     ) -> None:
         self.url = url
         self.seen: RuntimeConfig | None = None
@@ -50,7 +67,7 @@ class Replica:
         self._actuator = actuator
         self._mono = mono
         self._epoch = epoch
-        self._ids = (f"{ours}{epoch}.{n}" for n in itertools.count())
+        self._ids = (f"{ours}{epoch or 0}.{n}" for n in itertools.count())
         self._lock = threading.Lock()
         self._read_at_s = float("-inf")
 
@@ -62,9 +79,17 @@ class Replica:
     def read(self, *, max_age_s: float = 0.0) -> RuntimeConfig | None:
         """Read back, unless a look this young is at hand. None: not reachable now."""
         with self._lock:
-            if self._mono() - self._read_at_s > max_age_s:
+            if self.stale(max_age_s):
                 self._read()
-            return self.seen if self.problem is None else None
+            return self.shown()
+
+    def stale(self, max_age_s: float) -> bool:
+        """Whether the last look is older than that."""
+        return self._mono() - self._read_at_s > max_age_s
+
+    def shown(self) -> RuntimeConfig | None:
+        """What it showed last; None when it did not answer after that."""
+        return self.seen if self.problem is None else None
 
     def bring(
         self, wish: Desired, *, now_us: int, unless: Callable[[], bool], after: RuntimeConfig | None
@@ -109,7 +134,8 @@ class Replica:
         return detail
 
     def _patch(self, wish: Desired, seen: RuntimeConfig, now_us: int) -> str:
-        patch = plan_patch(wish, seen, epoch=self._epoch, change_id=next(self._ids), now_us=now_us)
+        epoch = seen.epoch if self._epoch is None else self._epoch
+        patch = plan_patch(wish, seen, epoch=epoch, change_id=next(self._ids), now_us=now_us)
         if patch is None:
             return AS_WISHED
         try:
@@ -146,17 +172,48 @@ class Replica:
         if known is not None and known.incarnation == seen.incarnation:
             first = min((change.seq for change in seen.changes), default=sys.maxsize)
             earlier = tuple(change for change in known.changes if change.seq < first)
-            changes = (*earlier, *seen.changes)[-REMEMBERED_CHANGES:]
+            kept = max(REMEMBERED_CHANGES, len(seen.changes))
+            changes = (*earlier, *seen.changes)[-kept:]
             seen = msgspec.structs.replace(seen, changes=changes)
         self.seen, self.problem, self._read_at_s = seen, None, self._mono()
 
 
-class Fleet:
-    """Replicas by target, and the latch that stands between a wish and each of them."""
+def _read_up_to(known: RuntimeConfig) -> int:
+    """The last line of the log before the first gap that the engine can still fill.
 
-    def __init__(self, replicas: dict[str, list[Replica]], latch: Latch) -> None:
+    The answer to a PATCH holds the lines of that PATCH; a law may have moved just before it.
+    """
+    last = -1
+    for line in known.changes:
+        if last >= 0 and line.seq != last + 1 and last + 1 >= known.log_from:
+            return last
+        last = line.seq
+    return last
+
+
+class Fleet:
+    """Replicas by target, and the latch that stands between a wish and each of them.
+
+    Beside the latch lies the journal of acts that the store has not heard of.
+
+    ``deadline_s``: an act waits so long for all its replicas together. ``threads``: replicas spoken
+    to at once, those that hang included; more wait.
+    """
+
+    def __init__(
+        self,
+        replicas: dict[str, list[Replica]],
+        latch: Latch,
+        *,
+        deadline_s: float = DEADLINE_S,
+        threads: int = THREADS,
+    ) -> None:
         self._replicas = replicas
         self.latch = latch
+        self.journal = ActJournal(latch.folder / "acts")
+        self._deadline_s = deadline_s
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="replica")
+        self._reading: dict[int, Future[RuntimeConfig | None]] = {}
 
     def of(self, target: str) -> list[Replica]:
         """The target's replicas."""
@@ -166,21 +223,144 @@ class Fleet:
         """The replica that the loop reads."""
         return self._replicas[target][0]
 
+    def close(self) -> None:
+        """Start nothing more; calls under way end by their own time-outs."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def look(
+        self, replicas: Iterable[Replica], *, max_age_s: float, wait_s: float | None = None
+    ) -> list[RuntimeConfig | None]:
+        """What each shows, all asked side by side; None for those that do not answer.
+
+        One that is being asked already is not asked again. ``wait_s`` None: the deadline of an act.
+        """
+        chosen = list(replicas)
+        if len(chosen) == 1 and wait_s is None:
+            return [chosen[0].read(max_age_s=max_age_s)]
+        asked = {id(one): self._ask(one, max_age_s) for one in chosen if one.stale(max_age_s)}
+        wait(asked.values(), timeout=self._deadline_s if wait_s is None else wait_s)
+        late = {key for key, future in asked.items() if not future.done()}
+        return [None if id(one) in late else one.shown() for one in chosen]
+
+    def _ask(self, replica: Replica, max_age_s: float) -> Future[RuntimeConfig | None]:
+        under_way = self._reading.get(id(replica))
+        if under_way is None or under_way.done():
+            under_way = self._pool.submit(replica.read, max_age_s=max_age_s)
+            self._reading[id(replica)] = under_way
+        return under_way
+
     def bring(
+        self, target: str, wish: Desired, *, now_us: int, under: Latched | None
+    ) -> list[Reached]:
+        """Bring an operator's wish to every replica; see ``bring_all``."""
+        return self.bring_all({target: wish}, now_us=now_us, under={target: under})[target]
+
+    def bring_all(
+        self,
+        wishes: Mapping[str, Desired],
+        *,
+        now_us: int,
+        under: Mapping[str, Latched | None],
+    ) -> dict[str, list[Reached]]:
+        """Bring each target's wish to its replicas, all side by side, whatever they show.
+
+        Nothing is sent once the latch is not what the wish was made ``under``. Replicas that have
+        not answered when the time is up are listed as such.
+        """
+        jobs = {
+            target: [
+                (one, self._job(target, one, wish, now_us, under[target], None))
+                for one in self.of(target)
+            ]
+            for target, wish in wishes.items()
+        }
+        wait([job for of in jobs.values() for _, job in of], timeout=self._deadline_s)
+        return {
+            target: [_outcome(one, job, self._deadline_s) for one, job in of]
+            for target, of in jobs.items()
+        }
+
+    def reconcile(
         self,
         target: str,
         wish: Desired,
         *,
         now_us: int,
         under: Latched | None,
-        after: RuntimeConfig | None = None,
+        after: RuntimeConfig | None,
     ) -> list[Reached]:
-        """Bring the wish to every replica, while the latch is what the wish was made ``under``."""
+        """Bring the loop's wish to those replicas that show something else; level-triggered.
 
-        def moved() -> bool:
-            return self.latch.read().get(target) != under
+        ``after``: what the first replica showed when the wish was made; None: it did not answer.
+        Nothing is sent to one that has moved on since, or that does not answer at all.
+        """
+        first, jobs, found = self.first(target), [], []
+        for one in self.of(target):
+            shown = after if one is first else one.shown()
+            if shown is None or self._asked(one):
+                found.append(_unreachable(one, one.problem or "no answer yet"))
+            elif differs(wish, shown):
+                jobs.append((one, shown))
+        if len(jobs) == 1:
+            moved = self._moved(target, under)
+            one, shown = jobs[0]
+            return [*found, one.bring(wish, now_us=now_us, unless=moved, after=shown)]
+        sent = [(one, self._job(target, one, wish, now_us, under, shown)) for one, shown in jobs]
+        wait([job for _, job in sent], timeout=self._deadline_s)
+        return [*found, *(_outcome(one, job, self._deadline_s) for one, job in sent)]
 
-        return [r.bring(wish, now_us=now_us, unless=moved, after=after) for r in self.of(target)]
+    def _job(
+        self,
+        target: str,
+        replica: Replica,
+        wish: Desired,
+        now_us: int,
+        under: Latched | None,
+        after: RuntimeConfig | None,
+    ) -> Future[Reached]:
+        moved = self._moved(target, under)
+        return self._pool.submit(replica.bring, wish, now_us=now_us, unless=moved, after=after)
+
+    def _moved(self, target: str, under: Latched | None) -> Callable[[], bool]:
+        return lambda: self.latch.read().get(target) != under
+
+    def _asked(self, replica: Replica) -> bool:
+        under_way = self._reading.get(id(replica))
+        return under_way is not None and not under_way.done()
+
+
+class Watched:
+    """The first replica as the loop looks at it: beside others it may keep nobody waiting."""
+
+    def __init__(self, fleet: Fleet, target: str, *, wait_s: float = LOOK_S) -> None:
+        self._fleet = fleet
+        self._target = target
+        self._wait_s = wait_s
+
+    @property
+    def seen(self) -> RuntimeConfig | None:
+        """What it showed last, however long ago."""
+        return self._fleet.first(self._target).seen
+
+    def read(self, *, max_age_s: float) -> RuntimeConfig | None:
+        """As ``Replica.read``."""
+        alone = len(self._fleet.of(self._target)) == 1
+        first = [self._fleet.first(self._target)]
+        wait_s = None if alone else self._wait_s
+        return self._fleet.look(first, max_age_s=max_age_s, wait_s=wait_s)[0]
+
+
+def _outcome(replica: Replica, future: Future[Reached], deadline_s: float) -> Reached:
+    if future.done():
+        return future.result()
+    late = _unreachable(replica, f"no answer within {deadline_s:g} s")
+    return msgspec.structs.replace(late, took_ms=round(deadline_s * 1000, 1))
+
+
+def _unreachable(replica: Replica, why: str) -> Reached:
+    return Reached(
+        replica=replica.name, url=replica.url, ok=False, detail=f"unreachable: {why}", took_ms=0.0
+    )
 
 
 def monotonic_s() -> float:

@@ -18,11 +18,14 @@ from msgspec import Struct
 
 from signals.errors import Broken
 
-LatchState = Literal["held", "killed"]
+LatchState = Literal["held", "killed", "detached"]
+
+BREAK_GLASS = "break-glass."
+"""Begins the change ids of acts past the controller when nobody can say how its own begin."""
 
 
 class Latched(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One target's latch."""
+    """One target's latch. ``detached``: the engine is not ours to change until it is attached."""
 
     state: LatchState
     actor: str
@@ -35,6 +38,11 @@ class Latch:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return self._path.parent
 
     def read(self) -> dict[str, Latched]:
         """Every latched target. Raises ``Broken`` when the file can't be understood."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from controller.fleet import Replica
+from controller.fleet import Replica, Watched
 from controller.judge.trips import misses_s
 from controller.rating import ScopedRates
 from controller.state import BlockCounts, BlockRows, Declared, PlantInput, Seen
@@ -58,7 +58,7 @@ class Looker:
         self,
         declared: Declared,
         features: Features,
-        replica: Replica,
+        replica: Replica | Watched,
         *,
         lateness_s: int,
         rates: Callable[[str, Iterable[str]], ScopedRates],

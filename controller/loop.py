@@ -2,10 +2,10 @@
 
 ::
 
-    windows, read-back ──► take in ──► judge ──► start ──► propose ──► expire ──► wish
-                            │            │         │          │
-        restarts, foreign ◄─┘   kept or  │  plan   │  rules,  │ guardrails,
-        changes, applied        reverting┘  frozen ┘  plant   ┘ mode
+    windows, read-back ──► take in ──► judge ──► heed ──► start ──► propose ──► expire ──► wish
+                            │            │         │        │          │
+       restarts, strangers' ┘   kept or  │  pins,  │ plan   │  rules,  │ guardrails,
+       changes, applied        reverting ┘ freezes ┘ frozen ┘  plant   ┘ mode
 
 The shell (``controller/serve.py``) loads ``LoopState`` and ``Seen``, calls ``step``, commits all of
 the answer in one transaction, and only then acts on ``desired``. Given the same arguments the
@@ -18,23 +18,30 @@ from random import Random
 
 from controller.desired import desired
 from controller.emergencies import release
+from controller.overriding import end_overrides, heed
 from controller.proposing import propose
 from controller.reading import take_in
 from controller.state import Draft, LoopState, Seen, Step
 from controller.trial import blocks
 from controller.trial.judging import judge
 from controller.trial.starting import start
+from controller.trial.suspending import suspend
 
 
 def step(state: LoopState, seen: Seen, *, now_us: int, rng: Random) -> Step:
     """Take in what is seen; return what should change and why."""
     draft = Draft(state, now_us=now_us, rng=rng)
-    if seen.observed is not None:
-        take_in(draft, seen.observed)
+    draft.remember(seen)
+    if state.control.detached:
+        return finish(draft, skew_us=seen.skew_us)
+    take_in(draft, seen)
+    end_overrides(draft)
     if not (state.control.hold or state.control.killed):
         if not seen.blind:
             judge(draft, seen)
         release(draft, seen)
+        heed(draft, seen)
+        suspend(draft)
         if not seen.blind:
             start(draft, seen)
             propose(draft, seen)
@@ -56,11 +63,11 @@ def finish(draft: Draft, *, skew_us: int) -> Step:
     if trial is not None and trial.state == "running" and blocks.open_block(trial) is None:
         trial = blocks.begin(trial, now_us=draft.now_us)
     wish = desired(
-        draft.declared.target.baseline_settings(),
+        draft.state.baseline,
         draft.policies.values(),
         trial,
         draft.state.control,
-        draft.foreign.values(),
+        draft.overrides.values(),
         on_kill=draft.declared.target.on_kill,
         now_us=draft.now_us,
         skew_us=skew_us,
@@ -69,12 +76,14 @@ def finish(draft: Draft, *, skew_us: int) -> Step:
         born=tuple(draft.born),
         moves=tuple(draft.moves),
         trial=trial if trial != draft.state.trial else None,
-        foreign=tuple(draft.new_foreign),
-        cleared=tuple(draft.cleared),
+        adopted=tuple(draft.adopted),
+        ended=tuple(draft.ended),
         decisions=tuple(draft.decisions),
         told=draft.told,
         facts=tuple(draft.facts),
-        last_read=draft.last_read,
+        last_reads=draft.last_reads,
         timers=draft.timers,
         desired=wish,
+        segments=tuple(draft.segments),
+        past=draft.past,
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 
-from controller.control import MANY, ControlOperations, end_trial, said
+from controller.control import ControlOperations
+from controller.following import MANY, end_trial, said
 from controller.store.port import Principal, Tx
 from controller.trial import blocks
 from controller.trials import Trial

@@ -6,18 +6,18 @@ asks a person, only ``auto`` goes on by itself.
 
 from __future__ import annotations
 
+from controller.limiting import guards_of, limits_of, risk_of
 from controller.plant import laws as plant
 from controller.rules.firing import Fired, fire
 from controller.state import LOOP, Draft, Seen
 from controller.store.port import Decision
-from controller.trial.starting import baseline_below
+from controller.trial.starting import around, baseline_below
 from policies.guardrails import OPEN, Denied, admit
 from policies.knobs import KnobSpec
 from policies.policy import Mode, Origin, Policy
 from policies.proposal import Proposal
+from policies.risk import CLASSES
 from policies.settings import Setting
-
-MAX_TOLD = 256
 
 
 def propose(draft: Draft, seen: Seen) -> None:
@@ -35,14 +35,13 @@ def propose(draft: Draft, seen: Seen) -> None:
         return
     admitted, denied = admit(
         proposals,
-        tuple(draft.policies.values()),
-        specs=specs,
-        ladders={name: _ladder(draft, spec) for name, spec in specs.items()},
+        around(draft, specs),
+        limits=lambda one: limits_of(draft.declared, one.knob, specs.get(one.knob)),
         now_us=draft.now_us,
-        limits=draft.declared.guardrails,
     )
     for proposal in admitted:
-        _decide(draft, seen, proposal, denied=None, policy=enter(draft, proposal))
+        policy = enter(draft, proposal, specs[proposal.knob])
+        decide(draft, seen, proposal, policy=policy)
     for one in denied:
         _tell(draft, seen, one)
 
@@ -51,29 +50,38 @@ def _tell(draft: Draft, seen: Seen, denied: Denied) -> None:
     """Record a denial, once for each change and guardrail: it may come again every second."""
     proposal = denied.proposal
     key = f"{proposal.origin.kind}:{proposal.origin.name} {proposal.words()} {denied.guardrail}"
-    if key in draft.told:
-        return
-    draft.told = frozenset([*draft.told, key]) if len(draft.told) < MAX_TOLD else frozenset([key])
-    _decide(draft, seen, proposal, denied=denied.words, policy=None)
+    if draft.tell(key):
+        decide(draft, seen, proposal, denied=denied)
 
 
-def enter(draft: Draft, proposal: Proposal) -> Policy:
-    """Bear the policy and move it as far as its knob's mode allows."""
-    mode = mode_of(draft, proposal.knob)
-    limits = draft.declared
+def enter(draft: Draft, proposal: Proposal, spec: KnobSpec) -> Policy:
+    """Bear the policy and move it as far as its knob's mode, and its risk, allow."""
+    mode, limits = mode_of(draft, proposal.knob), draft.declared
+    found = risk_of(
+        limits,
+        proposal,
+        spec,
+        policies=draft.policies.values(),
+        baseline=draft.state.baseline,
+    )
     lives_s = limits.guardrails.emergency_s if proposal.emergency else limits.trial.proposal_ttl_s
     policy = draft.bear(
         Policy(
             id=draft.new_id("pol"),
             target=draft.declared.name,
             knob=proposal.knob,
+            scope=proposal.scope,
             before=proposal.before,
             setting=proposal.setting,
             origin=proposal.origin,
             reason=proposal.reason,
             evidence=dict(proposal.evidence),
             expected=proposal.expected,
-            guards=proposal.guards,
+            guards=guards_of(limits, proposal.guards),
+            risk=found.risk,
+            risk_why=found.why,
+            lowers_risk=found.lowers,
+            approvals_needed=found.approvals_needed,
             emergency=proposal.emergency,
             mode=mode,
             proposed_by=f"{proposal.origin.kind}:{proposal.origin.name}",
@@ -84,14 +92,20 @@ def enter(draft: Draft, proposal: Proposal) -> Policy:
     )
     if mode == "observe":
         return draft.move(policy, "observed", cause="mode observe: this is what it would do")
-    if mode == "approve":
+    if mode == "approve" or not _alone(draft, policy):
         return draft.move(policy, "pending")
     return draft.move(policy, "approved", decided_by=LOOP)
 
 
+def _alone(draft: Draft, policy: Policy) -> bool:
+    """Whether mode ``auto`` begins it without a person; emergencies must not wait for one."""
+    most = draft.declared.guardrails.auto_risk
+    return policy.emergency or CLASSES.index(policy.risk) <= CLASSES.index(most)
+
+
 def mode_of(draft: Draft, knob: str) -> Mode:
-    """The knob's mode; ``observe`` while a foreign change is in force on it."""
-    if knob in draft.foreign_now():
+    """The knob's mode; ``observe`` while somebody else has set it."""
+    if knob in draft.overridden():
         return "observe"
     return draft.declared.target.knobs.mode(knob, draft.state.modes.get(knob))
 
@@ -113,7 +127,7 @@ def _of_rule(draft: Draft, seen: Seen, fired: Fired, specs: dict[str, KnobSpec])
                 knob=knob,
                 setting=Setting(value=value),
                 before=Setting(value=None if now.law else now.value, law=now.law),
-                origin=Origin(kind="rule", name=fired.rule.id),
+                origin=Origin(kind="rule", name=fired.rule.id, version=fired.rule.digest),
                 reason=fired.reason,
                 evidence=dict(fired.evidence),
                 emergency=fired.rule.emergency,
@@ -164,8 +178,13 @@ def _moved(move: int | str, value: int, ladder: tuple[int, ...]) -> int | None:
     return next((v for v in reversed(ladder) if v < value), None)
 
 
-def _decide(
-    draft: Draft, seen: Seen, proposal: Proposal, *, denied: str | None, policy: Policy | None
+def decide(
+    draft: Draft,
+    seen: Seen,
+    proposal: Proposal,
+    *,
+    denied: Denied | None = None,
+    policy: Policy | None = None,
 ) -> None:
     """Store the decision so that it can be replayed: context, actions, propensity."""
     chosen = f"{proposal.knob}={proposal.setting.words()}"
@@ -184,6 +203,8 @@ def _decide(
             seed=0,
             cursor=seen.cursor,
             policy_id=None if policy is None else policy.id,
-            denied=denied,
+            denied=None if denied is None else denied.words,
+            guardrail=None if denied is None else denied.guardrail,
+            figures={} if denied is None else denied.figures,
         )
     )

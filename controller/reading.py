@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from controller.latch import BREAK_GLASS
 from controller.reconciler import has
-from controller.state import Draft, LastRead
-from controller.store.port import Foreign
+from controller.state import LOOP, Draft, LastRead, Seen
 from controller.trial import blocks
 from controller.trials import Block, Trial
+from policies.overrides import Override
 from policies.policy import Policy
 from policies.runtime_config import Change, ObservedSetting, RuntimeConfig
 from policies.settings import Setting
@@ -18,29 +21,37 @@ RESTARTS_WITHIN_S = 60
 """An engine that died is back within this, or its death is not put down to the block."""
 
 
-def take_in(draft: Draft, seen: RuntimeConfig) -> None:
-    """Let the draft know what the engine shows now."""
-    last = draft.last_read
+def take_in(draft: Draft, seen: Seen) -> None:
+    """Let the draft know what the engines show now; blocks go by the first one."""
+    replicas = [one for one in (seen.observed, *seen.others) if one is not None]
+    for one in replicas:
+        _changes_of(draft, one)
+    if seen.observed is None:
+        return
+    if draft.trial is not None:
+        draft.trial = blocks.read_back(draft.trial, seen.observed)
+    _applied(draft, seen.observed)
+    _taken_back(draft, replicas)
+
+
+def _changes_of(draft: Draft, seen: RuntimeConfig) -> None:
+    """What one replica's change log says since it was last read."""
+    last = draft.last_reads.get(seen.replica)
     if last is not None and last.incarnation != seen.incarnation:
         _restarted(draft, seen)
     else:
         _foreign_changes(draft, seen, after=-1 if last is None else last.seq)
     known = last.seq if last is not None and last.incarnation == seen.incarnation else -1
     newest = max((change.seq for change in seen.changes), default=known)
-    draft.last_read = LastRead(incarnation=seen.incarnation, seq=newest)
-    if draft.trial is not None:
-        draft.trial = blocks.read_back(draft.trial, seen)
-    _applied(draft, seen)
-    _taken_back(draft, seen)
+    draft.last_reads[seen.replica] = LastRead(incarnation=seen.incarnation, seq=newest)
 
 
 def _restarted(draft: Draft, seen: RuntimeConfig) -> None:
     """A new incarnation forgot everything; in a candidate's block that is the candidate's fault."""
     draft.note("engine.restarted", seen.replica, incarnation=seen.incarnation)
-    for knob in draft.foreign:
-        draft.cleared.append(knob)
-        draft.note("engine.foreign_forgotten", knob, incarnation=seen.incarnation)
-    draft.foreign.clear()
+    for one in list(draft.overrides.values()):
+        if one.adopted == seen.replica:
+            draft.end(one, "engine restarted: what was changed there is forgotten")
     trial = draft.trial
     if trial is None or trial.state != "running":
         return
@@ -78,28 +89,47 @@ def _foreign_changes(draft: Draft, seen: RuntimeConfig, *, after: int) -> None:
 
 
 def _foreign(draft: Draft, change: Change) -> bool:
-    ours = change.change_id is not None and change.change_id.startswith(draft.state.ours)
-    return not ours and change.knob is not None
+    """Neither the controller's nor of somebody who broke the glass: a stranger's."""
+    ours = (draft.state.ours, BREAK_GLASS)
+    return change.knob is not None and not (change.change_id or "").startswith(ours)
 
 
 def _adopt(draft: Draft, seen: RuntimeConfig, change: Change) -> None:
-    """Keep a change that is not ours; that knob only observes for a while."""
-    now = seen.setting(change.knob or "")
+    """Keep a change that is not ours as a pin; until it ends nobody writes over it.
+
+    A person's own pin or force stands: it is sent again, and the stranger's change is only told.
+    """
+    now = None if change.knob is None else seen.setting(change.knob)
     if now is None:
         return
-    found = Foreign(
-        target=draft.declared.name,
-        knob=now.knob,
-        setting=Setting(value=None if now.law else now.value, law=now.law, shrink=now.shrink),
-        seen_us=draft.now_us,
-        until_us=draft.now_us + draft.declared.serve.foreign_s * 1_000_000,
-        change_id=change.change_id,
-    )
-    draft.foreign[now.knob] = found
-    draft.new_foreign.append(found)
+    setting = Setting(value=None if now.law else now.value, law=now.law, shrink=now.shrink)
+    words = f"{now.knob} = {setting.words()}"
     draft.note(
-        "engine.foreign_change", now.knob, setting=found.setting.words(), change_id=change.change_id
+        "engine.foreign_change",
+        now.knob,
+        setting=setting.words(),
+        change_id=change.change_id,
+        replica=seen.replica,
     )
+    if not _kept_by_person(draft, now.knob):
+        for one in list(draft.overrides.values()):
+            if one.adopted == seen.replica and one.place == now.knob:
+                draft.end(one, "changed again")
+        draft.adopt(
+            Override(
+                id=draft.new_id("pin"),
+                target=draft.declared.name,
+                kind="pin",
+                knob=now.knob,
+                setting=setting,
+                reason=f"{seen.replica} was changed by somebody else: {words}"
+                f" (change {change.change_id or 'without an id'})",
+                by=LOOP,
+                created_us=draft.now_us,
+                expires_us=draft.now_us + draft.declared.serve.foreign_s * MICROS,
+                adopted=seen.replica,
+            )
+        )
     trial = draft.trial
     if trial is not None and trial.state != "done":
         undo(
@@ -110,10 +140,17 @@ def _adopt(draft: Draft, seen: RuntimeConfig, change: Change) -> None:
         )
 
 
+def _kept_by_person(draft: Draft, at: str) -> bool:
+    return any(
+        one.adopted is None and one.place == at and one.in_force(draft.now_us)
+        for one in draft.overrides.values()
+    )
+
+
 def _applied(draft: Draft, seen: RuntimeConfig) -> None:
     for policy in draft.in_state("applying"):
         if policy.emergency:
-            if has(seen, policy.knob, policy.setting, policy.id):
+            if has(seen, policy.knob, policy.setting, policy.id, policy.scope):
                 draft.move(policy, "in_force", applied_us=draft.now_us)
         elif draft.trial is not None and _began(draft, policy):
             draft.move(policy, "on_trial", applied_us=draft.now_us)
@@ -126,15 +163,20 @@ def _began(draft: Draft, policy: Policy) -> bool:
     return any(block.began_us is not None for unit in trial.units for block in unit.blocks)
 
 
-def _taken_back(draft: Draft, seen: RuntimeConfig) -> None:
-    """Reverting ends when the engine is seen without the policy."""
+def _taken_back(draft: Draft, replicas: Sequence[RuntimeConfig]) -> None:
+    """Reverting ends when every engine that answers is seen without the policy."""
     for policy in draft.in_state("reverting"):
-        now = seen.setting(policy.knob)
-        on_trial = seen.trial is not None and seen.trial.id == policy.trial
-        if on_trial or (now is not None and policy.id in _named(now)):
+        if any(_has_hand_in(policy, seen) for seen in replicas):
             continue
         expired = (policy.cause or "").startswith(ENDED_AS_EXPIRED)
         draft.move(policy, "expired" if expired else "reverted")
+
+
+def _has_hand_in(policy: Policy, seen: RuntimeConfig) -> bool:
+    if seen.trial is not None and seen.trial.id == policy.trial:
+        return True
+    now = seen.setting(policy.knob, policy.scope)
+    return now is not None and policy.id in _named(now)
 
 
 def _named(now: ObservedSetting) -> tuple[str | None, ...]:

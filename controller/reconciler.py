@@ -2,12 +2,18 @@
 
 Applied means read back (invariant 7): nothing here believes a PATCH that the engine's own answer
 does not show. A restarted engine differs from the wish like any other and is simply brought back.
+
+A place (``knob`` or ``knob@intent``) is compared where the engine's spec offers its scope; a wish
+for one that it does not offer is left out, and ``not_offered`` says so. An intent without a setting
+of its own inherits, and is not shown.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from controller.desired import Desired
-from policies.knobs import KnobSpec
+from policies.knobs import TARGET_SCOPE, KnobSpec
 from policies.runtime_config import (
     Fallback,
     ObservedSetting,
@@ -15,7 +21,7 @@ from policies.runtime_config import (
     RuntimeConfig,
     SettingChange,
 )
-from policies.settings import Effective, Setting
+from policies.settings import Effective, Setting, lasting, place
 
 MIN_EXPIRY_S = 0.1
 
@@ -25,31 +31,30 @@ def plan_patch(
 ) -> Patch | None:
     """The PATCH that turns ``seen`` into ``wish``, or None when nothing differs.
 
-    Under ``wish.hold`` only the hold itself and the trial's end are sent: settings stay. When the
-    trial's stamp changes, a setting that expires is sent again with its new end: of two candidate
-    blocks in a row the second must not fall back when the first one's time is over.
+    Under ``wish.hold`` only what is forced is sent, beside the hold itself and the trial's end:
+    other settings stay. When the trial's stamp changes, the candidate is sent again with its new
+    end: of two candidate blocks in a row the second must not fall back when the first one's time
+    is over.
     """
-    changes: list[SettingChange] = []
-    if not wish.hold:
-        for spec in seen.knobs:
-            change = _change(spec, wish, seen, now_us)
-            if change is not None:
-                changes.append(change)
+    places = list(_places(wish, seen))
+    found = (_change(spec, scope, wish, seen, now_us) for spec, scope in places)
+    changes = tuple(change for change in found if change is not None)
     if not changes and wish.trial == seen.trial and wish.hold == seen.hold:
         return None
     return Patch(
         change_id=change_id,
         epoch=epoch,
         expected=seen.expected,
-        settings=tuple(changes),
+        settings=changes,
         trial=wish.trial,
         hold=None if wish.hold == seen.hold else wish.hold,
     )
 
 
 def differs(wish: Desired, seen: RuntimeConfig) -> tuple[str, ...]:
-    """The knobs (and ``trial``, ``hold``) in which the engine is not as wished."""
-    found = [] if wish.hold else [s.name for s in seen.knobs if _differs(s, wish, seen)]
+    """The places (and ``trial``, ``hold``) in which the engine is not as wished."""
+    places = _places(wish, seen)
+    found = [place(s.name, scope) for s, scope in places if _differs(s, scope, wish, seen)]
     if wish.trial != seen.trial:
         found.append("trial")
     if wish.hold != seen.hold:
@@ -57,26 +62,52 @@ def differs(wish: Desired, seen: RuntimeConfig) -> tuple[str, ...]:
     return tuple(found)
 
 
-def has(seen: RuntimeConfig, knob: str, setting: Setting, policy_id: str | None) -> bool:
+def not_offered(wish: Desired, seen: RuntimeConfig) -> tuple[str, ...]:
+    """Places that are wished for and that this engine has not, or not while it runs."""
+    offered = {place(s.name, scope) for s in seen.knobs if _is_live(s) for scope in s.scopes}
+    return tuple(sorted(at for at in wish.settings if at not in offered))
+
+
+def has(
+    seen: RuntimeConfig,
+    knob: str,
+    setting: Setting,
+    policy_id: str | None,
+    scope: str = TARGET_SCOPE,
+) -> bool:
     """Whether the engine shows exactly this setting, made by this policy."""
-    now = seen.setting(knob)
+    now = seen.setting(knob, scope)
     return now is not None and now.policy_id == policy_id and _same(setting, now)
 
 
+def _places(wish: Desired, seen: RuntimeConfig) -> Iterator[tuple[KnobSpec, str]]:
+    """What is compared: every place that the engine offers; under a hold the forced ones."""
+    for spec in seen.knobs:
+        for scope in spec.scopes if _is_live(spec) else ():
+            at = place(spec.name, scope)
+            if at not in wish.left_alone and (not wish.hold or at in wish.sent()):
+                yield spec, scope
+
+
+def _is_live(spec: KnobSpec) -> bool:
+    return spec.capability not in ("unsupported", "restart")
+
+
 def _change(
-    spec: KnobSpec, wish: Desired, seen: RuntimeConfig, now_us: int
+    spec: KnobSpec, scope: str, wish: Desired, seen: RuntimeConfig, now_us: int
 ) -> SettingChange | None:
-    want = wish.settings.get(spec.name)
-    ends = want is not None and want.expires_us is not None and spec.name not in wish.left_alone
-    if not _differs(spec, wish, seen) and not (ends and wish.trial != seen.trial):
+    want = wish.settings.get(place(spec.name, scope))
+    again = want is not None and want.kind == "arm" and wish.trial != seen.trial
+    if not _differs(spec, scope, wish, seen) and not again:
         return None
     if want is None:
-        return SettingChange(knob=spec.name)
+        return SettingChange(knob=spec.name, scope=scope)
     expires_in_s = None
     if want.expires_us is not None:
         expires_in_s = max(MIN_EXPIRY_S, (want.expires_us - now_us) / 1e6)
     return SettingChange(
         knob=spec.name,
+        scope=scope,
         value=want.setting.value,
         law=want.setting.law,
         shrink=want.setting.shrink,
@@ -86,13 +117,12 @@ def _change(
     )
 
 
-def _differs(spec: KnobSpec, wish: Desired, seen: RuntimeConfig) -> bool:
-    if spec.name in wish.left_alone or spec.capability in ("unsupported", "restart"):
-        return False
-    now = seen.setting(spec.name)
+def _differs(spec: KnobSpec, scope: str, wish: Desired, seen: RuntimeConfig) -> bool:
+    want, now = wish.settings.get(place(spec.name, scope)), seen.setting(spec.name, scope)
+    if scope != TARGET_SCOPE and (want is None or now is None):
+        return (want is None) != (now is None)
     if now is None:
         return False
-    want = wish.settings.get(spec.name)
     if want is None:
         return now.policy_id is not None or now.law is not None or now.value != spec.boot
     if now.policy_id != want.policy_id or not _same(want.setting, now):
@@ -112,7 +142,8 @@ def _same(setting: Setting, now: ObservedSetting) -> bool:
 
 
 def _fallback(want: Effective) -> Fallback:
-    if want.below is None:
+    """What the engine goes to by itself: the topmost layer below that does not expire."""
+    below = lasting(want.below)
+    if below is None:
         return Fallback()
-    below = want.below
     return Fallback(value=below.setting.value, law=below.setting.law, policy_id=below.policy_id)

@@ -10,28 +10,33 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 import msgspec
 
 from controller import loop
-from controller.control import MANY, follow_latch, follows
+from controller.act_journal import record
+from controller.baselines import baseline_in_force
+from controller.considering import remembered
 from controller.fleet import Fleet
+from controller.following import MANY, follow_latch, follows
 from controller.latch import Latched
 from controller.looking import Looker
+from controller.past import ReplicaPast, due
 from controller.rules.firing import Timers
 from controller.state import LOOP, Declared, LastRead, LoopState, Seen, Step
 from controller.store.port import Store, Tx
+from controller.wishes import Lower
 from policies.lifecycle import FINAL, STATES
 from policies.policy import Policy
+from policies.runtime_config import RuntimeConfig
 from signals.errors import Conflict, Unavailable
+from signals.events import MICROS
 
 log = logging.getLogger(__name__)
 
 ACTIVE = tuple(state for state in STATES if state not in FINAL)
-ENDED = tuple(state for state in STATES if state in FINAL)
-RECENTLY_ENDED = 500
 
 
 class TargetLoop:
@@ -57,9 +62,12 @@ class TargetLoop:
         self._clock = clock
         self._mono = mono
         self._entropy = entropy
+        self.lower: Lower | None = None
         self._timers = Timers()
-        self._last_read: LastRead | None = None
+        self._last_reads: Mapping[str, LastRead] = {}
         self._told: frozenset[str] = frozenset()
+        self._past: Mapping[str, ReplicaPast] = {}
+        self._noted_past: Mapping[str, ReplicaPast] = {}
         self._loaded: tuple[tuple[int, Latched | None], LoopState] | None = None
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -99,14 +107,30 @@ class TargetLoop:
         """One step. Answers whether the engine was changed, so that reading back can't wait."""
         now_us = self._clock()
         latched = self._fleet.latch.read().get(self._declared.name)
+        self._record_acts()
         state = self._load(latched, now_us)
         waiting = any(policy.state == "approved" for policy in state.policies)
         seen = self._looker.look(state.trial, now_us=now_us, mono_s=self._mono(), plant=waiting)
+        replicas = self._replicas()
+        seen = msgspec.structs.replace(seen, replicas=replicas, others=self._others())
         step = loop.step(state, seen, now_us=now_us, rng=Random(self._entropy(16)))
         self._commit(step, now_us)
-        self._timers, self._last_read, self._told = step.timers, step.last_read, step.told
+        self._timers, self._last_reads, self._told = step.timers, step.last_reads, step.told
+        self._past = step.past
         self.steps += 1
         return self._act(step, seen, latched, now_us)
+
+    def _record_acts(self) -> None:
+        """Put acts that the store could not hear of into the audit."""
+        journal = self._fleet.journal
+        acts = journal.pending(self._declared.name)
+        if not acts:
+            return
+        with self._store.write() as tx:
+            for act in acts:
+                record(tx, act)
+        for act in acts:
+            journal.forget(act)
 
     def _load(self, latched: Latched | None, now_us: int) -> LoopState:
         """What the store says, read again only when something was written since."""
@@ -115,31 +139,57 @@ class TargetLoop:
             self._loaded = ((writes, latched), self._read(latched, now_us))
         state = self._loaded[1]
         return msgspec.structs.replace(
-            state, timers=self._timers, last_read=self._last_read, told=self._told
+            state,
+            timers=self._timers,
+            last_reads=self._last_reads,
+            told=self._told,
+            past=self._past,
         )
+
+    def _replicas(self) -> tuple[RuntimeConfig, ...]:
+        """What each replica last showed; those beside the first are asked without waiting."""
+        replicas = self._fleet.of(self._declared.name)
+        max_age_s = self._declared.serve.reconcile_ms / 1000
+        if len(replicas) > 1:
+            self._fleet.look(replicas[1:], max_age_s=max_age_s, wait_s=0.0)
+        return tuple(one.seen for one in replicas if one.seen is not None)
+
+    def _others(self) -> tuple[RuntimeConfig, ...]:
+        """Those beside the first that answered when they were asked last."""
+        shown = (one.shown() for one in self._fleet.of(self._declared.name)[1:])
+        return tuple(one for one in shown if one is not None)
 
     def _read(self, latched: Latched | None, now_us: int) -> LoopState:
         name = self._declared.name
         with self._store.read() as tx:
             control = tx.control(name)
-            policies = _policies(tx, name)
+            policies = remembered(tx, name)
             trials = tx.trials(target=name, running=True, limit=1)
-            modes, foreign = tx.modes(name), tuple(tx.foreign(name))
-            last = self._last_read or _stored_last_read(tx, name)
+            modes, baseline = tx.modes(name), tx.baseline(name)
+            overrides = tuple(tx.overrides(target=name, state="active", limit=MANY))
+            settled_us = now_us - self._declared.guardrails.settle_s * MICROS
+            changes = tuple(tx.declared_changes(target=name, from_us=settled_us, limit=MANY))
+            if not self._last_reads:
+                self._last_reads = _stored_last_reads(tx, name)
+            if not self._past:
+                self._past = self._noted_past = _stored_past(tx, name)
         if not follows(control, latched):
             actor = LOOP if latched is None else latched.actor
             with self._store.write() as tx:
                 follow_latch(tx, name, latched, actor=actor, now_us=now_us)
             return self._read(latched, now_us)
-        self._last_read = last
+        settings = baseline_in_force(baseline, self._declared.target)
+        self.lower = Lower(baseline=settings, policies=policies, overrides=overrides)
         return LoopState(
             declared=self._declared,
             policies=policies,
             trial=trials[0] if trials else None,
             control=control,
             modes=modes,
-            foreign=foreign,
-            last_read=last,
+            baseline=settings,
+            overrides=overrides,
+            changes=changes,
+            last_reads=self._last_reads,
             timers=self._timers,
             ours=self._ours,
         )
@@ -150,7 +200,9 @@ class TargetLoop:
         Raises ``Conflict`` when anything was written since the state was loaded: an operator's act
         is never overtaken by a step that did not know of it.
         """
-        if not _writes(step, self._last_read):
+        every_us = self._declared.serve.read_noted_s * MICROS
+        noted = bool(step.segments) or due(step.past, self._noted_past, every_us=every_us)
+        if not noted and not _writes(step, self._last_reads):
             return
         name = self._declared.name
         loaded = None if self._loaded is None else self._loaded[0][0]
@@ -172,22 +224,27 @@ class TargetLoop:
                 tx.move(move.policy, move.after, actor=move.actor, at_us=now_us, **move.changes)
             if step.trial is not None:
                 tx.save_trial(step.trial)
-            for found in step.foreign:
-                tx.set_foreign(found)
-            for knob in step.cleared:
-                tx.clear_foreign(name, knob)
+            for adopted in step.adopted:
+                tx.add_override(adopted)
+            for ended in step.ended:
+                tx.end_override(ended.override, cause=ended.cause, actor=LOOP, at_us=now_us)
             for decision in step.decisions:
                 tx.add_decision(decision)
-            if step.last_read is not None:
-                body = msgspec.json.encode(step.last_read).decode()
-                tx.set_note(f"last_read:{name}", body)
+            if step.last_reads != self._last_reads:
+                tx.set_note(f"last_reads:{name}", msgspec.json.encode(step.last_reads).decode())
+            for segment in step.segments:
+                tx.add_segment(segment, actor=LOOP, at_us=now_us)
+            if noted:
+                tx.set_note(f"past:{name}", msgspec.json.encode(step.past).decode())
+        if noted:
+            self._noted_past = step.past
 
     def _act(self, step: Step, seen: Seen, latched: Latched | None, now_us: int) -> bool:
         """Bring the wish to the engine. The latch is read again right before each PATCH."""
-        if seen.observed is None:
+        if latched is not None and latched.state == "detached":
             return False
         before = self._fleet.first(self._declared.name).seen
-        for reached in self._fleet.bring(
+        for reached in self._fleet.reconcile(
             self._declared.name, step.desired, now_us=now_us, under=latched, after=seen.observed
         ):
             if not reached.ok:
@@ -196,19 +253,16 @@ class TargetLoop:
         return before is not after
 
 
-def _policies(tx: Tx, target: str) -> tuple[Policy, ...]:
-    active = tx.policies(target=target, states=ACTIVE, limit=MANY)
-    ended = tx.policies(target=target, states=ENDED, limit=RECENTLY_ENDED)
-    return (*active, *ended)
+def _stored_last_reads(tx: Tx, target: str) -> dict[str, LastRead]:
+    body = tx.note(f"last_reads:{target}")
+    return {} if body is None else msgspec.json.decode(body, type=dict[str, LastRead])
 
 
-def _stored_last_read(tx: Tx, target: str) -> LastRead | None:
-    body = tx.note(f"last_read:{target}")
-    return None if body is None else msgspec.json.decode(body, type=LastRead)
+def _stored_past(tx: Tx, target: str) -> dict[str, ReplicaPast]:
+    body = tx.note(f"past:{target}")
+    return {} if body is None else msgspec.json.decode(body, type=dict[str, ReplicaPast])
 
 
-def _writes(step: Step, last_read: LastRead | None) -> bool:
-    changed = (
-        step.born or step.moves or step.facts or step.foreign or step.cleared or step.decisions
-    )
-    return bool(changed) or step.trial is not None or step.last_read != last_read
+def _writes(step: Step, last_reads: Mapping[str, LastRead]) -> bool:
+    changed = step.born or step.moves or step.facts or step.adopted or step.ended or step.decisions
+    return bool(changed) or step.trial is not None or step.last_reads != last_reads

@@ -11,11 +11,14 @@ from contextlib import closing, contextmanager
 from controller.api.app import make_app
 from controller.api.ports import Services
 from controller.api.server import serve_until
+from controller.baselines import bring_in_baseline
 from controller.bootstrap import bus_readers, features_of
 from controller.bus_view import BusView
 from controller.command_post import HttpCommands
+from controller.expecting import ExpectingStore
 from controller.feedback import FeedbackOperations
-from controller.fleet import Fleet, Replica, monotonic_s
+from controller.fleet import Fleet, Replica, Watched, monotonic_s
+from controller.identity.oidc import reading_tokens
 from controller.inspection import Inspection
 from controller.keys import Authenticator, wall_us
 from controller.latch import Latch
@@ -49,7 +52,7 @@ def serve(settings: Settings, stop: threading.Event) -> None:
         closing(features_of(settings)) as features,
     ):
         bring_in_metrics(settings, store)
-        _serve(settings, layout, store, features, stop)
+        _serve(settings, layout, ExpectingStore(store), features, stop)
 
 
 def _serve(
@@ -60,12 +63,16 @@ def _serve(
     stop: threading.Event,
 ) -> None:
     declared = {name: _declared(settings, name) for name in settings.targets}
+    with store.write() as tx:
+        for name, target in settings.targets.items():
+            bring_in_baseline(tx, name, target, now_us=wall_us())
     identity = take_identity(store)
     with (
         _fleet(settings, layout, identity) as fleet,
         closing(Inspection(layout.features_files, settings.features)) as inspection,
         closing(_commands(settings, layout)) as commands,
         closing(_bus(settings, inspection)) as bus,
+        reading_tokens(settings.oidc, now_us=wall_us) as tokens,
     ):
         loops = _loops(settings, declared, store, fleet, features, identity)
         services = Services(
@@ -79,9 +86,15 @@ def _serve(
                 store, commands, inspection, tuple(settings.targets), clock=wall_us
             ),
             operations=Operations(
-                store, fleet, declared, clock=wall_us, mono=monotonic_s, wake=loops.wake
+                store,
+                fleet,
+                declared,
+                clock=wall_us,
+                mono=monotonic_s,
+                wake=loops.wake,
+                lower=loops.lower,
             ),
-            authenticator=Authenticator(store, cache_s=settings.serve.keys_cache_s),
+            authenticator=Authenticator(store, cache_s=settings.serve.keys_cache_s, tokens=tokens),
             loop=loops,
             fleet=fleet,
             clock=wall_us,
@@ -114,7 +127,13 @@ def _loops(
                 one,
                 store,
                 fleet,
-                Looker(one, features, fleet.first(name), lateness_s=lateness_s, rates=rating.of),
+                Looker(
+                    one,
+                    features,
+                    Watched(fleet, name),
+                    lateness_s=lateness_s,
+                    rates=rating.of,
+                ),
                 ours=identity.ours,
                 clock=wall_us,
                 mono=time.monotonic,
@@ -151,6 +170,7 @@ def _declared(settings: Settings, name: str) -> Declared:
         guardrails=settings.guardrails,
         serve=settings.serve,
         plant=settings.plant,
+        control=settings.control,
     )
 
 
@@ -168,8 +188,16 @@ def _fleet(settings: Settings, layout: Layout, identity: Identity) -> Iterator[F
                 url, actuator, ours=identity.ours, epoch=identity.epoch, mono=monotonic_s
             )
             replicas.setdefault(name, []).append(replica)
+    bounds = settings.control
+    fleet = Fleet(
+        replicas,
+        Latch(layout.latch),
+        deadline_s=bounds.deadline_ms / 1000,
+        threads=bounds.threads,
+    )
     try:
-        yield Fleet(replicas, Latch(layout.latch))
+        yield fleet
     finally:
+        fleet.close()
         for actuator in actuators:
             actuator.close()

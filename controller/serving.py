@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from controller.serve import TargetLoop
 from controller.store.port import Store
+from controller.wishes import Lower
 from policies.ids import new_id
 from signals.errors import Broken
 
@@ -55,6 +56,11 @@ class Loops:
         """Make every loop look at once."""
         for loop in self._loops.values():
             loop.wake()
+
+    def lower(self, target: str) -> Lower | None:
+        """What a target's loop read last of its layers; None: nothing yet."""
+        loop = self._loops.get(target)
+        return None if loop is None else loop.lower
 
     def ready(self) -> str | None:
         """Why the loops are not at work; None when they are."""

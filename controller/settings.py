@@ -10,13 +10,11 @@ from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 
-from controller.config.sections import (
-    GuardrailSettings,
-    ServeSettings,
-    SupervisorSettings,
-    TrialSettings,
-)
+from controller.config.acts import ControlSettings
+from controller.config.guardrails import GuardrailSettings
+from controller.config.sections import ServeSettings, SupervisorSettings, TrialSettings
 from controller.config.targets import EngineChoice, Knobs, KnobSettings, OnKill, TargetSettings
+from controller.identity.settings import IdempotencySettings, LockoutSettings, OidcSettings
 from controller.metric_checks import check
 from controller.plant.settings import PlantSettings
 from controller.privacy import PrivacySettings
@@ -30,6 +28,7 @@ from signals.settings import FeatureSettings, IngestSettings, MetricSettings, Na
 
 __all__ = [
     "DEFAULT_METRICS",
+    "ControlSettings",
     "EngineChoice",
     "GuardrailSettings",
     "KnobSettings",
@@ -88,7 +87,11 @@ class Settings(Section):
     engine: EngineSettings = Field(default_factory=EngineSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
+    oidc: OidcSettings = Field(default_factory=OidcSettings)
+    lockout: LockoutSettings = Field(default_factory=LockoutSettings)
+    idempotency: IdempotencySettings = Field(default_factory=IdempotencySettings)
     plant: PlantSettings = Field(default_factory=PlantSettings)
+    control: ControlSettings = Field(default_factory=ControlSettings)
     trial: TrialSettings = Field(default_factory=TrialSettings)
     guardrails: GuardrailSettings = Field(default_factory=GuardrailSettings)
     supervisor: SupervisorSettings = Field(default_factory=SupervisorSettings)

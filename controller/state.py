@@ -9,22 +9,31 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from controller.config.sections import GuardrailSettings, ServeSettings, TrialSettings
+from controller.config.acts import ControlSettings
+from controller.config.guardrails import GuardrailSettings
+from controller.config.sections import ServeSettings, TrialSettings
 from controller.config.targets import TargetSettings
 from controller.desired import Desired
+from controller.past import ReplicaPast, record
 from controller.plant.settings import PlantSettings
 from controller.rules.firing import Rules, Timers
-from controller.store.port import Control, Decision, Foreign
+from controller.store.port import Control, Decision
 from controller.trials import Trial, TrialPlan
+from policies.changes import DeclaredChange
 from policies.ids import new_id
+from policies.in_force import Segment
 from policies.lifecycle import State, check_move
+from policies.overrides import Override
 from policies.policy import Mode, Policy
 from policies.runtime_config import RuntimeConfig
+from policies.settings import Setting
 from signals.events import StepMoments
 from signals.features.model import RequestRow, SecondRow
 
 LOOP = "loop"
 """The principal that the loop's own acts are recorded under."""
+MAX_TOLD = 256
+"""Denials and waits remembered, so that each is recorded once."""
 
 
 class Declared(Struct, frozen=True, kw_only=True):
@@ -37,10 +46,11 @@ class Declared(Struct, frozen=True, kw_only=True):
     guardrails: GuardrailSettings
     serve: ServeSettings
     plant: PlantSettings = PlantSettings()
+    control: ControlSettings = ControlSettings()
 
 
 class LastRead(Struct, frozen=True, kw_only=True):
-    """How far the engine's change log has been read, in which incarnation."""
+    """How far one replica's change log has been read, in which incarnation."""
 
     incarnation: str
     seq: int
@@ -51,7 +61,9 @@ class LoopState(Struct, frozen=True, kw_only=True):
 
     ``policies``: those not final, and those that ended recently (for cooldowns), newest first.
     ``ours``: what every change id of this controller begins with. ``told``: denials recorded since
-    the start, so that one that is repeated every few seconds is recorded once.
+    the start, so that one that is repeated every few seconds is recorded once. ``baseline``: by
+    place, as it was declared last. ``overrides``: active ones. ``last_reads``: by replica.
+    ``changes``: declared ones that are open, or ended within ``guardrails.settle_s``.
     """
 
     declared: Declared
@@ -59,11 +71,14 @@ class LoopState(Struct, frozen=True, kw_only=True):
     trial: Trial | None
     control: Control
     modes: Mapping[str, Mode]
-    foreign: tuple[Foreign, ...]
-    last_read: LastRead | None
+    baseline: Mapping[str, Setting]
+    overrides: tuple[Override, ...]
+    last_reads: Mapping[str, LastRead]
     timers: Timers
     ours: str
     told: frozenset[str] = frozenset()
+    changes: tuple[DeclaredChange, ...] = ()
+    past: Mapping[str, ReplicaPast] = {}
 
 
 class BlockRows(Struct, frozen=True, kw_only=True):
@@ -107,11 +122,14 @@ class PlantInput(Struct, frozen=True, kw_only=True):
 class Seen(Struct, frozen=True, kw_only=True):
     """What the world looks like now. Absent figures are absent, never zero.
 
+    ``observed`` is the first replica, ``others`` are those of the rest that answer.
     ``due``: rows of each block of the units that are ready to be judged. ``open_counts``: of the
     blocks of the open unit. ``plant`` is None on the steps where it was not looked at.
+    ``replicas``: what each one last showed, also those that do not answer now.
     """
 
     observed: RuntimeConfig | None
+    others: tuple[RuntimeConfig, ...] = ()
     features: Mapping[str, float]
     cursor: int
     closed_us: int
@@ -120,6 +138,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     plant: PlantInput | None = None
     blind: bool = False
     skew_us: int = 0
+    replicas: tuple[RuntimeConfig, ...] = ()
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -139,20 +158,32 @@ class Fact(Struct, frozen=True, kw_only=True):
     details: dict[str, Any]
 
 
+class Ended(Struct, frozen=True, kw_only=True):
+    """An override whose time is over, and why."""
+
+    override: Override
+    cause: str
+
+
 class Step(Struct, frozen=True, kw_only=True):
-    """What one step decided. The shell commits all of it at once, then acts on ``desired``."""
+    """What one step decided. The shell commits all of it at once, then acts on ``desired``.
+
+    ``adopted``: strangers' changes, each kept as a pin.
+    """
 
     born: tuple[Policy, ...]
     moves: tuple[Move, ...]
     trial: Trial | None
-    foreign: tuple[Foreign, ...]
-    cleared: tuple[str, ...]
+    adopted: tuple[Override, ...]
+    ended: tuple[Ended, ...]
     decisions: tuple[Decision, ...]
     told: frozenset[str]
     facts: tuple[Fact, ...]
-    last_read: LastRead | None
+    last_reads: Mapping[str, LastRead]
     timers: Timers
     desired: Desired
+    segments: tuple[Segment, ...] = ()
+    past: Mapping[str, ReplicaPast] = {}
 
 
 class Draft:
@@ -165,16 +196,24 @@ class Draft:
         self.rng = rng
         self.policies: dict[str, Policy] = {p.id: p for p in state.policies}
         self.trial = state.trial
-        self.foreign: dict[str, Foreign] = {f.knob: f for f in state.foreign}
-        self.last_read = state.last_read
+        self.overrides: dict[str, Override] = {one.id: one for one in state.overrides}
+        self.last_reads = dict(state.last_reads)
         self.timers = state.timers
         self.born: list[Policy] = []
         self.moves: list[Move] = []
-        self.new_foreign: list[Foreign] = []
-        self.cleared: list[str] = []
+        self.adopted: list[Override] = []
+        self.ended: list[Ended] = []
         self.told = state.told
         self.decisions: list[Decision] = []
         self.facts: list[Fact] = []
+        self.past: dict[str, ReplicaPast] = dict(state.past)
+        self.segments: list[Segment] = []
+
+    def remember(self, seen: Seen) -> None:
+        """Record what each replica had, as far as its log tells by now."""
+        for shown in seen.replicas:
+            self.past[shown.replica], new = record(self.past.get(shown.replica), shown)
+            self.segments += new
 
     def move(self, policy: Policy, after: State, *, actor: str = LOOP, **changes: Any) -> Policy:
         """Move a policy by the table and note it."""
@@ -196,13 +235,45 @@ class Draft:
         """Record a fact in the audit."""
         self.facts.append(Fact(action=action, subject=subject, details=details))
 
+    def tell(self, key: str) -> bool:
+        """Whether something is new; it is remembered, so that it is recorded once."""
+        if key in self.told:
+            return False
+        self.told = frozenset([*self.told, key]) if len(self.told) < MAX_TOLD else frozenset([key])
+        return True
+
     def note_plan(self, plan: TrialPlan) -> None:
         """Record a frozen plan, whole, before its first block."""
         self.note("trial.frozen", plan.id, policy=plan.policy_id, plan=msgspec.to_builtins(plan))
 
-    def foreign_now(self) -> set[str]:
-        """Knobs under a foreign change, which only observe."""
-        return {f.knob for f in self.foreign.values() if f.until_us > self.now_us}
+    def adopt(self, override: Override) -> None:
+        """Keep what a stranger changed."""
+        self.adopted.append(override)
+        self.overrides[override.id] = override
+
+    def end(self, override: Override, cause: str) -> None:
+        """End an override."""
+        del self.overrides[override.id]
+        if override in self.adopted:
+            self.adopted.remove(override)
+        else:
+            self.ended.append(Ended(override=override, cause=cause))
+
+    def covering(self, knob: str, scope: str) -> Override | None:
+        """The override that stands on a place now: nothing begins there. The oldest of several."""
+        return next(
+            (
+                one
+                for _, one in sorted(self.overrides.items())
+                if one.covers(knob, scope, now_us=self.now_us)
+            ),
+            None,
+        )
+
+    def overridden(self) -> set[str]:
+        """Knobs that a person or a stranger has set, at any scope; they only observe."""
+        in_force = [one for one in self.overrides.values() if one.in_force(self.now_us)]
+        return {one.knob for one in in_force if one.knob is not None and one.place is not None}
 
     def new_id(self, prefix: str) -> str:
         """A fresh id that sorts by time."""

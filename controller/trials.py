@@ -20,6 +20,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from policies.knobs import TARGET_SCOPE
 from policies.policy import Effect, Verdict
 from policies.runtime_config import Arm
 from policies.settings import Setting
@@ -58,6 +59,7 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     policy_id: str
     target: str
     knob: str
+    scope: str = TARGET_SCOPE
     hypothesis: str
     primary: str = PRIMARY
     scale: float
@@ -83,7 +85,7 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     candidate: Setting
 
 
-PausedBy = Literal["person", "hold", "emergency"]
+PausedBy = Literal["person", "hold", "emergency", "override", "change"]
 
 
 class Block(Struct, frozen=True, kw_only=True):

@@ -7,27 +7,34 @@
 ==========  =======================================================================================
 
 Pins and forces expire in the engine itself (relative, monotonic clock), so a dead controller leaves
-none behind. The learner never takes them for its own moves.
+none behind. The learner never takes them for its own moves. What a stranger changed in a running
+engine is kept as a pin too (``adopted``): it is where it is, so nothing is sent for it, and until
+it ends nobody writes over it.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
 from policies.knobs import TARGET_SCOPE
-from policies.settings import Layer, Setting
+from policies.settings import Layer, Setting, place
 
 OverrideKind = Literal["pin", "force", "freeze"]
 OverrideState = Literal["active", "ended"]
+
+PREFIX: Final[dict[OverrideKind, str]] = {"pin": "pin", "force": "frc", "freeze": "frz"}
+"""How ids begin. Engines show them as a setting's policy, so they say what it is to anybody."""
+FORCED: Final = f"{PREFIX['force']}_"
 
 
 class Override(Struct, frozen=True, kw_only=True):
     """One override. ``rev`` rises with every change; writers compare and set it.
 
     ``knob`` None (freeze only): every knob of the scope. ``setting`` None: freeze.
-    ``cause``: why it ended (``expired``, ``released by …``, ``foreign change``, …).
+    ``cause``: why it ended (``expired``, ``released by …``, ``killed``, ``engine restarted``, …).
+    ``adopted``: the change id of a stranger's change (empty: it had none); None: a person set it.
     """
 
     id: str
@@ -44,6 +51,7 @@ class Override(Struct, frozen=True, kw_only=True):
     ended_us: int | None = None
     ended_by: str | None = None
     cause: str | None = None
+    adopted: str | None = None
     rev: int = 0
 
     def words(self) -> str:
@@ -56,15 +64,27 @@ class Override(Struct, frozen=True, kw_only=True):
     def covers(self, knob: str, scope: str, *, now_us: int) -> bool:
         """Whether it is in force on that place now. One on the target covers its intents."""
         return (
-            self.state == "active"
-            and now_us < self.expires_us
+            self.in_force(now_us)
             and self.knob in (None, knob)
             and self.scope in (TARGET_SCOPE, scope)
         )
 
-    def layer(self) -> Layer | None:
-        """Its layer in the fold; None for a freeze."""
+    @property
+    def place(self) -> str | None:
+        """The place that it sets or keeps; None for a freeze."""
         if self.kind == "freeze" or self.knob is None or self.setting is None:
+            return None
+        return place(self.knob, self.scope)
+
+    def in_force(self, now_us: int) -> bool:
+        """Whether it holds now."""
+        return self.state == "active" and now_us < self.expires_us
+
+    def layer(self) -> Layer | None:
+        """Its layer in the fold; None for a freeze, and for a change that is only left alone."""
+        if self.kind == "freeze" or self.knob is None or self.setting is None:
+            return None
+        if self.adopted is not None:
             return None
         return Layer(
             knob=self.knob,

@@ -2,8 +2,10 @@
 
 ``baseline ⊕ kept ⊕ emergency ⊕ trial arm ⊕ pin ⊕ kill ⊕ force``: later layers win, place by place.
 A place is a knob at a scope: ``active_cap`` for the whole target, ``active_cap@live`` for one
-intent; an intent's own setting is over the target's. The way back from a layer is to fold without
-it, never to write an old value. A kill is a cut, not a value: it takes layers away.
+intent; an intent's own setting is over the target's, for what is kept must be what was tried. Only
+a person's word on the whole target, a pin or a force, covers the intents too. The way back from a
+layer is to fold without it, never to write an old value. A kill is a cut, not a value: it takes
+layers away (``standing``).
 
 >>> effective({"active_cap": Setting(value=8)}, [Layer(knob="active_cap",
 ...           setting=Setting(value=16), policy_id="p1")])["active_cap"].setting.value
@@ -36,6 +38,16 @@ RANK: Final[dict[LayerKind, int]] = {
     "force": 4,
 }
 """Which layer wins. The baseline is below all of them; a kill cuts between pin and force."""
+
+OnKill = Literal["hold", "last_stable", "baseline"]
+STANDS: Final[dict[OnKill, frozenset[LayerKind]]] = {
+    "hold": frozenset({"force"}),
+    "last_stable": frozenset({"kept", "force"}),
+    "baseline": frozenset({"force"}),
+}
+"""What a kill leaves standing over the baseline. Under ``hold`` the engine keeps what it has."""
+
+COVERS_INTENTS: Final[frozenset[LayerKind]] = frozenset({"pin", "force"})
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -81,19 +93,44 @@ class Effective(Struct, frozen=True, kw_only=True):
 def effective(baseline: Mapping[str, Setting], layers: Iterable[Layer]) -> dict[str, Effective]:
     """Fold layers over the baseline, by rank and then in the order given. Pure.
 
-    ``baseline``: by place. Places without any setting are absent.
+    ``baseline``: by place. Places without any setting are absent. Of one rank, the target's layers
+    come before the intents'.
     """
     folded = {at: Effective(setting=setting) for at, setting in baseline.items()}
-    for layer in sorted(layers, key=lambda layer: RANK[layer.kind]):
-        at = place(layer.knob, layer.scope)
-        folded[at] = Effective(
-            setting=layer.setting,
-            kind=layer.kind,
-            policy_id=layer.policy_id,
-            expires_us=layer.expires_us,
-            below=folded.get(at),
-        )
+    for layer in sorted(layers, key=_order):
+        for at in _places(layer, folded):
+            folded[at] = Effective(
+                setting=layer.setting,
+                kind=layer.kind,
+                policy_id=layer.policy_id,
+                expires_us=layer.expires_us,
+                below=folded.get(at),
+            )
     return folded
+
+
+def standing(layers: Iterable[Layer], on_kill: OnKill) -> list[Layer]:
+    """The layers that a kill leaves: pins fall, forces stand."""
+    return [layer for layer in layers if layer.kind in STANDS[on_kill]]
+
+
+def lasting(found: Effective | None) -> Effective | None:
+    """The topmost layer that does not expire: where the engine may go without anybody's help."""
+    while found is not None and found.expires_us is not None:
+        found = found.below
+    return found
+
+
+def _order(layer: Layer) -> tuple[int, bool]:
+    return RANK[layer.kind], layer.scope != TARGET_SCOPE
+
+
+def _places(layer: Layer, folded: Mapping[str, Effective]) -> list[str]:
+    """Where a layer comes to lie: its own place, and the intents' that a person's word covers."""
+    own = place(layer.knob, layer.scope)
+    if layer.scope != TARGET_SCOPE or layer.kind not in COVERS_INTENTS:
+        return [own]
+    return [own, *(at for at in folded if at != own and split(at)[0] == layer.knob)]
 
 
 def place(knob: str, scope: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
-from controller.keys import ANY, MAX_RATE_PER_S, KeyRequest
+from controller.keys import ANY, MAX_GRACE_S, MAX_RATE_PER_S, KeyRequest
 from controller.store.port import Role
 from policies.laws import Variable
 from policies.policy import Mode
@@ -90,18 +90,19 @@ class ModeBody(Body):
     mode: Mode
 
 
-class KillBody(WithReason):
-    """Kill one target, or every one."""
+class OneOrAll(WithReason):
+    """An act on one target, or on every one."""
 
     target: Name | None = None
 
 
 class NewKey(Body):
-    """A key for a person or a producer; lists, rate and influence bound what a producer may do."""
+    """A key for a person or a producer; targets and intents bound it, the rest a producer."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_.@-]{0,62}$", description="whose it is")
     role: Role
     targets: Names = (ANY,)
+    intents: Names = (ANY,)
     kinds: Names = ()
     names: Names = (ANY,)
     rate_per_s: float | None = Field(
@@ -128,6 +129,7 @@ class NewKey(Body):
             name=self.name,
             role=self.role,
             targets=self.targets,
+            intents=self.intents,
             kinds=self.kinds,
             names=self.names,
             rate_per_s=self.rate_per_s,
@@ -135,3 +137,11 @@ class NewKey(Body):
             team=self.team or "",
             expires_us=expires_us,
         )
+
+
+class Rotation(Body):
+    """A new secret for a key."""
+
+    grace_s: int = Field(
+        default=3600, ge=0, le=MAX_GRACE_S, description="the old secret works this much longer"
+    )

@@ -9,6 +9,8 @@ import msgspec
 from controller.judge.verdict import e_values
 from controller.store.port import Tx
 from controller.trials import Trial
+from policies.baseline import Baseline
+from policies.overrides import Override
 from policies.policy import Policy
 from policies.settings import Effective
 
@@ -74,3 +76,16 @@ def effective(found: Effective | None) -> dict[str, Any] | None:
         "policy_id": found.policy_id,
         "expires_us": found.expires_us,
     }
+
+
+def override(found: Override) -> dict[str, Any]:
+    """An override in words too."""
+    return {**msgspec.to_builtins(found), "words": found.words()}
+
+
+def baseline(found: Baseline | None) -> dict[str, Any] | None:
+    """A version of the baseline with its digest; None where nobody declared any."""
+    if found is None:
+        return None
+    words = {at: setting.words() for at, setting in found.settings.items()}
+    return {**msgspec.to_builtins(found), "digest": found.digest, "words": words}

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from controller.api import shapes
 from controller.api.ports import Services
+from controller.baselines import baseline_in_force
 from controller.desired import Desired, desired
 from controller.fleet import Replica
 from controller.looking import VIEW_SPAN_S
 from controller.rating import Rating, ScopedRates, terms
-from controller.reconciler import differs
+from controller.reconciler import differs, not_offered
 from controller.settings import TargetSettings
 from controller.store.port import Tx
 from controller.trials import Trial
@@ -61,13 +60,13 @@ def glance(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
         shown = line(services, tx, target)
         wish = _wish(services, tx, target, now_us)
         modes = tx.modes(target)
-        foreign = {f.knob: f for f in tx.foreign(target) if f.until_us > now_us}
+        overrides = _overrides(tx, target, now_us)
         done = [t for t in tx.trials(target=target, running=False) if t.ruling is not None]
         waiting = tx.policies(target=target, states=("pending",))
     specs = seen.knobs if seen is not None else ()
     knobs = [_knob(spec, aim, wish, modes, seen) for spec in specs]
     for knob in knobs:
-        knob["foreign"] = foreign.get(knob["knob"])
+        knob["overrides"] = [one for one in overrides if one["knob"] in (None, knob["knob"])]
     return {
         **shown,
         "on_kill": aim.on_kill,
@@ -83,15 +82,13 @@ def glance(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
 
 def settings(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
     """Baseline, desired, observed, and what differs."""
-    aim = declared(services, target)
+    declared(services, target)
     with services.store.read() as tx:
         wish = _wish(services, tx, target, now_us)
+        baseline = tx.baseline(target)
     return {
         "target": target,
-        "baseline": {
-            "version": aim.baseline_version,
-            "settings": msgspec.to_builtins(aim.baseline_settings()),
-        },
+        "baseline": shapes.baseline(baseline),
         "desired": {
             "settings": {knob: shapes.effective(one) for knob, one in wish.settings.items()},
             "digest": digest({knob: one.setting for knob, one in wish.settings.items()}),
@@ -134,14 +131,19 @@ def rates_of(services: Services, target: str) -> ScopedRates:
 def _wish(services: Services, tx: Tx, target: str, now_us: int) -> Desired:
     aim = declared(services, target)
     return desired(
-        aim.baseline_settings(),
+        baseline_in_force(tx.baseline(target), aim),
         tx.policies(target=target, states=sorted(LAYERED), limit=1000),
         _running(tx, target),
         tx.control(target),
-        tx.foreign(target),
+        tx.overrides(target=target, state="active", limit=1000),
         on_kill=aim.on_kill,
         now_us=now_us,
     )
+
+
+def _overrides(tx: Tx, target: str, now_us: int) -> list[dict[str, Any]]:
+    found = tx.overrides(target=target, state="active", limit=1000)
+    return [shapes.override(one) for one in found if one.in_force(now_us)]
 
 
 def _running(tx: Tx, target: str) -> Trial | None:
@@ -177,6 +179,7 @@ def _replica(replica: Replica, wish: Desired, *, whole: bool = False) -> dict[st
         "reachable": seen is not None,
         "problem": replica.problem,
         "differs": differs(wish, seen) if seen is not None else None,
+        "not_offered": not_offered(wish, seen) if seen is not None else None,
     }
     if seen is not None:
         shown |= {"incarnation": seen.incarnation, "version": seen.version, "hold": seen.hold}

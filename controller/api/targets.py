@@ -7,9 +7,11 @@ from fastapi import APIRouter, Response
 from controller.api import target_views
 from controller.api.access import Caller, Wired, check_target
 from controller.api.answers import Answer
-from controller.api.bodies import KillBody, ModeBody, WithReason
+from controller.api.bodies import ModeBody, OneOrAll, WithReason
+from controller.api.ports import Services
 from controller.api.problems import documented
 from controller.keys import covers
+from controller.store.port import Principal
 
 router = APIRouter(prefix="/v1", tags=["targets"])
 
@@ -67,13 +69,31 @@ def kill(target: str, body: WithReason, services: Wired, caller: Caller) -> Resp
     return Answer(services.operations.kill(target, body.reason, by=caller))
 
 
+@router.post("/hold", responses=ACT)
+def hold_all(body: OneOrAll, services: Wired, caller: Caller) -> Response:
+    """Hold one target, or every one when none is named."""
+    names = _named(body, services, caller)
+    return Answer({"items": services.operations.hold_all(names, body.reason, by=caller)})
+
+
+@router.post("/release", responses=ACT)
+def release_all(body: OneOrAll, services: Wired, caller: Caller) -> Response:
+    """End the holds and kills of one target, or of every one when none is named."""
+    names = _named(body, services, caller)
+    return Answer({"items": services.operations.release_all(names, body.reason, by=caller)})
+
+
 @router.post("/kill", responses=ACT)
-def kill_all(body: KillBody, services: Wired, caller: Caller) -> Response:
+def kill_all(body: OneOrAll, services: Wired, caller: Caller) -> Response:
     """Kill one target, or every one when none is named."""
+    names = _named(body, services, caller)
+    return Answer({"items": services.operations.kill_all(names, body.reason, by=caller)})
+
+
+def _named(body: OneOrAll, services: Services, caller: Principal) -> list[str]:
+    """The targets of an act. Raises ``Denied`` unless the key covers them."""
     check_target(caller, body.target)
-    names = [body.target] if body.target is not None else list(services.settings.targets)
-    reports = services.operations.kill_all(names, body.reason, by=caller)
-    return Answer({"items": reports})
+    return [body.target] if body.target is not None else list(services.settings.targets)
 
 
 @router.patch("/targets/{target}/knobs/{knob}", responses=ACT)

@@ -10,8 +10,9 @@ import typer
 from controller.cli.root import UNAVAILABLE, Json, Reason, fail, root_of, show
 from controller.cli.tables import table
 from policies.policy import Mode
+from signals.errors import Rejected
 
-Verb = Literal["hold", "kill"]
+Verb = Literal["hold", "kill", "release"]
 
 Direct = Annotated[
     bool,
@@ -19,7 +20,8 @@ Direct = Annotated[
         "--direct", help="Without the control plane: latch and engines, by keys/control.key."
     ),
 ]
-Target = Annotated[str, typer.Argument(help="A target's name.")]
+All = Annotated[bool, typer.Option("--all", help="Every target, instead of one.")]
+Target = Annotated[str | None, typer.Argument(help="A target's name, unless --all.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -30,8 +32,9 @@ def add_to(app: typer.Typer) -> None:
 
 def hold(
     ctx: typer.Context,
-    target: Target,
     reason: Reason,
+    target: Target = None,
+    every: All = False,
     direct: Direct = False,
     as_json: Json = False,
 ) -> None:
@@ -41,20 +44,32 @@ def hold(
 
     \b
     trimtab hold chat --reason "deploying a new model"
+    trimtab hold --all --reason "incident 4711"
     """
-    report = _direct(ctx, target, "hold", reason) if direct else _post(ctx, target, "hold", reason)
-    _tell("hold", report, as_json)
+    _act(ctx, "hold", target, every, direct, reason, as_json)
 
 
-def release(ctx: typer.Context, target: Target, reason: Reason, as_json: Json = False) -> None:
-    """End a hold or a kill; the loop goes on from what was kept."""
-    _tell("release", _post(ctx, target, "release", reason), as_json)
+def release(
+    ctx: typer.Context,
+    reason: Reason,
+    target: Target = None,
+    every: All = False,
+    direct: Direct = False,
+    as_json: Json = False,
+) -> None:
+    """End a hold or a kill; the loop goes on from what was kept.
+
+    \b
+    trimtab release chat --reason "over"
+    """
+    _act(ctx, "release", target, every, direct, reason, as_json)
 
 
 def kill(
     ctx: typer.Context,
-    target: Target,
     reason: Reason,
+    target: Target = None,
+    every: All = False,
     direct: Direct = False,
     as_json: Json = False,
 ) -> None:
@@ -64,15 +79,14 @@ def kill(
 
     \b
     trimtab kill chat --reason "answers look wrong"
-    trimtab kill chat --direct --reason "the control plane is down"
+    trimtab kill --all --direct --reason "the control plane is down"
     """
-    report = _direct(ctx, target, "kill", reason) if direct else _post(ctx, target, "kill", reason)
-    _tell("kill", report, as_json)
+    _act(ctx, "kill", target, every, direct, reason, as_json)
 
 
 def mode(
     ctx: typer.Context,
-    target: Target,
+    target: Annotated[str, typer.Argument(help="A target's name.")],
     knob: Annotated[str, typer.Argument(help="A knob of its engine.")],
     to: Annotated[str, typer.Argument(help="observe, approve or auto.")],
     as_json: Json = False,
@@ -88,22 +102,40 @@ def mode(
     show(set_to, as_json, lambda done: f"{done['target']}.{done['knob']} is on {done['mode']}")
 
 
-def _post(ctx: typer.Context, target: str, verb: str, reason: str) -> Any:
-    with root_of(ctx).client() as client:
-        return client.post(f"/v1/targets/{target}/{verb}", {"reason": reason})
-
-
-def _direct(ctx: typer.Context, target: str, verb: Verb, reason: str) -> Any:
-    from controller.break_glass import act
-
-    return msgspec.to_builtins(act(root_of(ctx).settings, target, verb, reason))
-
-
-def _tell(verb: str, report: Any, as_json: bool) -> None:
-    show(report, as_json, lambda done: _words(verb, done))
-    missed = [one["replica"] for one in report["replicas"] if not one["ok"]]
+def _act(
+    ctx: typer.Context,
+    verb: Verb,
+    target: str | None,
+    every: bool,
+    direct: bool,
+    reason: str,
+    as_json: bool,
+) -> None:
+    if (target is None) != every:
+        raise Rejected("name one target, or give --all", field="target")
+    told = _direct(ctx, verb, target, reason) if direct else _post(ctx, verb, target, reason)
+    shown = {"items": told} if every else told[0]
+    show(shown, as_json, lambda _: "\n\n".join(_words(verb, one) for one in told) or "no targets")
+    missed = [one["replica"] for report in told for one in report["replicas"] if not one["ok"]]
     if missed:
         raise fail(f"{verb} did not reach {', '.join(missed)}", UNAVAILABLE)
+
+
+def _post(ctx: typer.Context, verb: Verb, target: str | None, reason: str) -> list[Any]:
+    with root_of(ctx).client() as client:
+        if target is not None:
+            return [client.post(f"/v1/targets/{target}/{verb}", {"reason": reason})]
+        items: list[Any] = client.post(f"/v1/{verb}", {"reason": reason})["items"]
+        return items
+
+
+def _direct(ctx: typer.Context, verb: Verb, target: str | None, reason: str) -> list[Any]:
+    from controller.break_glass import act
+
+    settings = root_of(ctx).settings
+    targets = sorted(settings.targets) if target is None else [target]
+    found: list[Any] = msgspec.to_builtins(act(settings, targets, verb, reason))
+    return found
 
 
 def _words(verb: str, report: Any) -> str:

@@ -75,8 +75,14 @@ def _observed(knob: Any) -> str:
         return "-"
     law = " by law" if seen.get("law") else ""
     draining = ", draining" if seen.get("draining") else ""
-    foreign = ", FOREIGN" if knob["foreign"] else ""
-    return f"{seen['value']} {knob['unit']}{law}{draining}{foreign}"
+    over = "".join(f", {_override(one)}" for one in knob["overrides"])
+    return f"{seen['value']} {knob['unit']}{law}{draining}{over}"
+
+
+def _override(one: Any) -> str:
+    """``PIN until …``; a stranger's change, which is kept as a pin, is FOREIGN."""
+    what = one["kind"].upper() if one["adopted"] is None else "FOREIGN"
+    return f"{what} until {when(one['expires_us'])}"
 
 
 def _intents(attainment: Any) -> str:

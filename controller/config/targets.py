@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
+from controller.config.guardrails import KnobGuardrails, TargetGuardrails
 from controller.rules.settings import RuleSettings
-from policies.knobs import KnobSpec
+from policies.knobs import KnobSpec, Safer
 from policies.policy import Mode
-from policies.settings import Setting, digest
+from policies.settings import OnKill, Setting, digest
 from signals.configuring import Section, setting
 from signals.settings import IntentSettings, Name
 
-OnKill = Literal["hold", "last_stable", "baseline"]
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+(:\d+)?/?$")]
 
 
@@ -48,6 +48,15 @@ class KnobSettings(Section):
     range: tuple[int, int] | None = setting(
         None, unit="knob's", reason="lowest and highest; unset = the engine's own range"
     )
+    safer: Safer | None = setting(
+        None,
+        unit="",
+        reason="up or down: the direction that lowers risk, so that one person is enough for it;"
+        " unset = towards the baseline only",
+    )
+    guardrails: KnobGuardrails = Field(
+        default_factory=KnobGuardrails, description="bounds of this knob alone"
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> KnobSettings:
@@ -59,6 +68,11 @@ class KnobSettings(Section):
         if ladder is not None and span is not None:
             raise ValueError("give a ladder or a range, not both")
         return self
+
+    @property
+    def bounds(self) -> tuple[int, int] | None:
+        """Lowest and highest value that anybody may set, persons too; None: the engine's own."""
+        return self.range
 
     def values(self, spec: KnobSpec) -> tuple[int, ...]:
         """The ladder on an engine with this spec, rising: declared values that it can take.
@@ -128,6 +142,9 @@ class TargetSettings(Section):
         reason="declared settings, knob: value; unset = the engine's boot values",
     )
     knobs: Knobs = Field(default_factory=Knobs, description="what the loop may change, and how")
+    guardrails: TargetGuardrails = Field(
+        default_factory=TargetGuardrails, description="bounds of this target alone"
+    )
     rules: tuple[RuleSettings, ...] = setting(
         (), unit="", reason="declared triggers; each only proposes", max_length=64
     )

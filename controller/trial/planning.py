@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from controller.limiting import GUARD, guards_of
 from controller.plant.cycles import cycle_s, whole_cycles_s
 from controller.plant.laws import reference_tokens_per_s
 from controller.state import Declared, PlantInput
@@ -58,6 +59,7 @@ def plan(
         policy_id=policy.id,
         target=policy.target,
         knob=policy.knob,
+        scope=policy.scope,
         hypothesis=f"{policy.words()} raises U without making any guard worse by its margin",
         scale=UTILITY_SCALE,
         guards=_guards(policy, declared),
@@ -98,17 +100,13 @@ def _intent(name: str, intent: IntentSettings, plant: PlantInput) -> IntentPlan:
 
 def _guards(policy: Policy, declared: Declared) -> tuple[GuardPlan, ...]:
     """Attainment of every intent of the engine, and what the policy itself asks for."""
-    margins = {
-        f"attainment:{name}": declared.trial.attainment_margin for name in declared.target.intents
-    }
-    margins |= {guard.metric: guard.margin for guard in policy.guards}
     return tuple(
         GuardPlan(
-            metric=metric,
-            margin=margin,
-            scale=RATE_SCALE if metric.startswith("attainment:") else UTILITY_SCALE,
+            metric=guard.metric,
+            margin=guard.margin,
+            scale=RATE_SCALE if guard.metric.startswith(f"{GUARD}:") else UTILITY_SCALE,
         )
-        for metric, margin in sorted(margins.items())
+        for guard in guards_of(declared, policy.guards)
     )
 
 

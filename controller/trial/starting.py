@@ -3,42 +3,83 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from collections.abc import Mapping
 
+from controller.limiting import around_of, below, limits_of, same
 from controller.state import Draft, Seen
 from controller.trial import blocks
 from controller.trial.planning import plan
 from controller.trials import Trial
-from policies.knobs import KnobSpec
-from policies.lifecycle import State
+from policies.guardrails import Around, Finding, may_begin
+from policies.knobs import TARGET_SCOPE, KnobSpec
 from policies.policy import Policy
-from policies.settings import Layer, Setting, effective
-
-BUSY: Final[tuple[State, ...]] = ("applying", "in_force", "on_trial", "paused", "reverting")
+from policies.settings import Setting
 
 
 def start(draft: Draft, seen: Seen) -> None:
     """Begin what is approved, oldest first, where nothing stands in the way; emergencies first."""
-    able = [p for p in draft.in_state("approved") if p.knob not in draft.foreign_now()]
-    for policy in able:
-        if policy.emergency:
+    if seen.observed is None:
+        return
+    specs = {spec.name: spec for spec in seen.observed.knobs}
+    supersede(draft, specs)
+    able = draft.in_state("approved")
+    for policy in (p for p in able if p.emergency):
+        if _waits_for(draft, policy, specs) is None:
             draft.move(policy, "applying")
             _interrupt(draft, policy)
-    for policy in able:
-        if not policy.emergency and not _busy(draft):
+    for policy in (p for p in able if not p.emergency):
+        waits = _waits_for(draft, policy, specs)
+        if waits is None:
             _start_trial(draft, policy, seen)
+        else:
+            _tell(draft, policy, waits)
 
 
-def baseline_below(draft: Draft, knob: str, boot: int) -> Setting:
-    """What the knob has without any trial: baseline and kept policies."""
-    kept = [Layer(knob=p.knob, setting=p.setting, policy_id=p.id) for p in draft.in_state("kept")]
-    folded = effective(draft.declared.target.baseline_settings(), kept)
-    return folded[knob].setting if knob in folded else Setting(value=boot)
+def supersede(draft: Draft, specs: Mapping[str, KnobSpec]) -> None:
+    """A yes is for a change from what was shown: once the place has moved, it is void."""
+    for policy in draft.in_state("pending", "approved"):
+        spec = specs.get(policy.knob)
+        if spec is None or policy.emergency:
+            continue
+        now = baseline_below(draft, policy.knob, spec.boot, policy.scope)
+        if not same(policy.before, now):
+            why = f"{policy.place} has moved: it was {policy.before.words()}, it is {now.words()}"
+            draft.move(policy, "superseded", cause=why)
 
 
-def _busy(draft: Draft) -> bool:
-    running = draft.trial is not None and draft.trial.state != "done"
-    return running or bool(draft.in_state(*BUSY))
+def around(draft: Draft, specs: Mapping[str, KnobSpec]) -> Around:
+    """What is around every proposal of this step."""
+    return around_of(
+        draft.declared,
+        draft.policies.values(),
+        specs,
+        overrides=draft.overrides.values(),
+        changes=draft.state.changes,
+        trial=draft.trial,
+    )
+
+
+def baseline_below(draft: Draft, knob: str, boot: int, scope: str = TARGET_SCOPE) -> Setting:
+    """What a place has without any trial: baseline and kept policies, else the boot value."""
+    return below(draft.state.baseline, draft.in_state("kept"), knob, scope, boot)
+
+
+def _waits_for(draft: Draft, policy: Policy, specs: Mapping[str, KnobSpec]) -> Finding | None:
+    limits = limits_of(draft.declared, policy.knob, specs.get(policy.knob))
+    return may_begin(policy, around(draft, specs), limits=limits, now_us=draft.now_us)
+
+
+def _tell(draft: Draft, policy: Policy, waits: Finding) -> None:
+    """Record what an approved policy waits for, once for each guardrail."""
+    if not draft.tell(f"{policy.id} waits {waits.guardrail}"):
+        return
+    draft.note(
+        "guardrail.waits",
+        policy.id,
+        guardrail=waits.guardrail,
+        words=waits.words,
+        figures=waits.figures,
+    )
 
 
 def _start_trial(draft: Draft, policy: Policy, seen: Seen) -> None:
@@ -51,7 +92,7 @@ def _start_trial(draft: Draft, policy: Policy, seen: Seen) -> None:
         draft.declared,
         spec,
         seen.plant,
-        baseline=baseline_below(draft, policy.knob, spec.boot),
+        baseline=baseline_below(draft, policy.knob, spec.boot, policy.scope),
         trial_id=draft.new_id("tri"),
         seed=_seed(draft, policy),
     )

@@ -9,10 +9,11 @@ import pytest
 
 from controller.desired import Desired, OnKill, desired
 from controller.reconciler import differs, plan_patch
-from controller.store.port import Control, Foreign
+from controller.store.port import Control
 from controller.trial import blocks
 from controller.trials import Trial, TrialPlan
 from engine.knobs import embedded_knobs
+from policies.overrides import Override
 from policies.policy import Origin, Policy
 from policies.runtime_config import Fallback, ObservedSetting, RuntimeConfig, TrialStamp
 from policies.settings import Effective, Setting
@@ -82,11 +83,11 @@ def wish(
     *policies: Policy,
     on: Trial | None = None,
     control: Control = FREE,
-    foreign: Sequence[Foreign] = (),
+    overrides: Sequence[Override] = (),
     on_kill: OnKill = "last_stable",
 ) -> Desired:
     """The wish that follows."""
-    return desired(BASELINE, policies, on, control, foreign, on_kill=on_kill, now_us=NOW_US)
+    return desired(BASELINE, policies, on, control, overrides, on_kill=on_kill, now_us=NOW_US)
 
 
 def cap(found: Desired) -> int | None:
@@ -144,18 +145,35 @@ def test_a_kill_to_hold_wishes_nothing_but_the_hold() -> None:
     assert (found.settings, found.hold) == ({}, True)
 
 
-def test_a_knob_under_a_foreign_change_is_left_alone_until_it_ends() -> None:
-    found = Foreign(
-        target="chat",
-        knob="active_cap",
-        setting=Setting(value=3),
-        seen_us=0,
-        until_us=NOW_US + 1,
-        change_id=None,
+def pin(value: int, **more: object) -> Override:
+    """A pin of the cap that ends in a minute."""
+    fields: dict[str, object] = {
+        "id": "pin_1",
+        "target": "chat",
+        "kind": "pin",
+        "knob": "active_cap",
+        "setting": Setting(value=value),
+        "reason": "a test",
+        "by": "ada",
+        "created_us": 0,
+        "expires_us": NOW_US + 60_000_000,
+    }
+    return msgspec.convert(fields | more, Override)
+
+
+def test_a_place_that_a_stranger_changed_is_left_alone_until_that_ends() -> None:
+    found = pin(3, adopted="r0")
+    assert (wish(overrides=(found,)).settings, wish(overrides=(found,)).left_alone) == (
+        {},
+        ("active_cap",),
     )
-    assert wish(foreign=(found,)).settings == {}
-    over = msgspec.structs.replace(found, until_us=NOW_US)
-    assert cap(wish(foreign=(over,))) == 8
+    over = msgspec.structs.replace(found, expires_us=NOW_US)
+    assert cap(wish(overrides=(over,))) == 8
+
+
+def test_a_person_s_pin_is_sent_where_a_stranger_changed_something() -> None:
+    both = (pin(3, adopted="r0"), pin(5, id="pin_2"))
+    assert (cap(wish(overrides=both)), wish(overrides=both).left_alone) == (5, ())
 
 
 def seen(

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controller.control import last_stable
+from controller.wishes import last_stable
 from policies.laws import Law, LawStep
 from policies.runtime_config import Patch, SettingChange
 from policies.settings import Setting
@@ -92,7 +92,7 @@ def test_a_foreign_change_just_before_a_block_s_end_is_not_written_over(tmp_path
     world.run(3)
     assert world.cap() == 32
     with world.store.read() as tx:
-        assert [f.setting.value for f in tx.foreign("chat")] == [32]
+        assert [one.setting.value for one in tx.overrides(state="active") if one.setting] == [32]
 
 
 def test_a_foreign_change_of_another_knob_voids_the_trial_too(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_restart_forgets_a_foreign_change_and_the_baseline_is_back(tmp_path: P
     world.run(2)
     assert world.cap() == 8
     with world.store.read() as tx:
-        assert tx.foreign("chat") == []
+        assert tx.overrides(state="active") == []
 
 
 def test_a_release_leaves_a_foreign_change_alone(tmp_path: Path) -> None:
@@ -252,4 +252,4 @@ def test_a_foreign_change_between_the_look_and_the_patch_is_not_written_over(
     world.run(3)
     assert world.cap() == 32
     with world.store.read() as tx:
-        assert [found.setting.value for found in tx.foreign("chat")] == [32]
+        assert [one.setting.value for one in tx.overrides(state="active") if one.setting] == [32]

@@ -247,7 +247,7 @@ def test_a_foreign_change_is_kept_voids_the_trial_and_its_knob_observes(tmp_path
         "INCONCLUSIVE",
     )
     with world.store.read() as tx:
-        assert [f.setting.value for f in tx.foreign("chat")] == [32]
+        assert [one.setting.value for one in tx.overrides(state="active") if one.setting] == [32]
     world.run(65)
     assert world.cap() == 8
 

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from controller.config.sections import GuardrailSettings, ServeSettings, TrialSettings
+from controller.baselines import bring_in_baseline
+from controller.config.guardrails import GuardrailSettings
+from controller.config.sections import ServeSettings, TrialSettings
 from controller.config.targets import TargetSettings
 from controller.fleet import Fleet, Replica
 from controller.latch import Latch
@@ -81,7 +83,10 @@ class World:
             clock=self.clock_us,
             mono=lambda: self.now_s,
             wake=lambda: None,
+            lower=lambda target: self.loop.lower,
         )
+        with self.store.write() as tx:
+            bring_in_baseline(tx, "chat", self.declared.target, now_us=self.clock_us())
         looker = Looker(
             self.declared, self.rows, replica, lateness_s=2, rates=lambda name, intents: {}
         )
