@@ -65,6 +65,26 @@ class Layout(Struct, frozen=True):
         return self.keys / f"{name}.key"
 
     @property
+    def audit_public(self) -> Path:
+        """The public keys by which the audit's heads are checked; for auditors to keep."""
+        return self.keys / "audit.public.json"
+
+    @property
+    def audit_heads(self) -> Path:
+        """Where signed heads go as long as no place outside is configured."""
+        return self.root / "audit-heads.jsonl"
+
+    @property
+    def audit_memory(self) -> Path:
+        """The head that was published last; written by serve."""
+        return self.root / "audit-last-head.json"
+
+    @property
+    def archives(self) -> Path:
+        """Audit entries whose bytes have left the store."""
+        return self.root / "archives"
+
+    @property
     def logs(self) -> Path:
         """What child processes print."""
         return self.root / "logs"

@@ -3,8 +3,8 @@
 ==============  ==================================================================================
 ``head``        "the log has ``size`` entries, and its tree hash is ``root``"
 ``rotation``    "from now on heads are signed by ``new``", signed by the old and by the new key
-``restore``     "a backup was put back: the log goes on from the head at ``size``, and ``heads``
-                later ones are given up, the newest of ``last_size`` entries"
+``restore``     "a backup was put back: the log goes on from the head at ``size``, and the later
+                ones are given up, up to the newest, which had ``last_size`` entries"
 ==============  ==================================================================================
 
 A statement is canonical JSON (RFC 8785: names sorted, no spaces), and these bytes are what Ed25519
@@ -59,7 +59,7 @@ class Rotation(Struct, frozen=True, kw_only=True, tag_field="type", tag="rotatio
 class Restore(Struct, frozen=True, kw_only=True, tag_field="type", tag="restore"):
     """The log goes on from the published head (``size``, ``root``).
 
-    ``heads`` later ones are given up; the last of them was (``last_size``, ``last_root``).
+    Later ones are given up; the newest of them was (``last_size``, ``last_root``).
     """
 
     log: str
@@ -67,7 +67,6 @@ class Restore(Struct, frozen=True, kw_only=True, tag_field="type", tag="restore"
     key: str
     size: int
     root: str
-    heads: int
     last_size: int
     last_root: str
     by: str

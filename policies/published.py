@@ -79,7 +79,8 @@ class _Reader:
         self._log = keys.log
         self._keys = keys.by_id()
         self._active: str | None = None
-        self._standing: list[Checkpoint] = []
+        self._standing: dict[int, Checkpoint] = {}
+        self._tip: Checkpoint | None = None
         self._given_up: list[Checkpoint] = []
         self._rotations: list[Rotation] = []
         self._restores: list[tuple[Restore, str]] = []
@@ -108,10 +109,9 @@ class _Reader:
                 self._restore(number, line, statement)
 
     def published(self) -> Published:
-        by_size = {one.size: one for one in self._standing}
         return Published(
             log=self._log,
-            checkpoints=tuple(by_size[size] for size in sorted(by_size)),
+            checkpoints=tuple(self._standing[size] for size in sorted(self._standing)),
             given_up=tuple(self._given_up),
             rotations=tuple(self._rotations),
             restores=tuple(self._restores),
@@ -136,18 +136,18 @@ class _Reader:
         return None
 
     def _head(self, number: int, head: Head) -> None:
-        here, last = self._checkpoint(number, head), self._standing[-1:]
-        if last and head.size < last[0].size:
+        here, tip = self._checkpoint(number, head), self._tip
+        if tip is not None and head.size < tip.size:
             self._findings.append(
-                f"heads line {number}: the log went back from {last[0].size} to {head.size}"
-                f" entries without a restore statement: {head.size}–{last[0].size - 1} are given up"
+                f"heads line {number}: the log went back from {tip.size} to {head.size} entries"
+                f" without a restore statement: {span(head.size, tip.size)} are given up"
             )
-        if last and head.size == last[0].size and here.root != last[0].root:
+        if tip is not None and head.size == tip.size and here.root != tip.root:
             self._findings.append(
                 f"heads line {number}: another root for {head.size} entries than line"
-                f" {last[0].line} has"
+                f" {tip.line} has"
             )
-        self._standing.append(here)
+        self._standing[here.size] = self._tip = here
         self._last = head
 
     def _rotation(self, number: int, line: Line, rotation: Rotation) -> None:
@@ -168,18 +168,20 @@ class _Reader:
             self._rotations.append(rotation)
 
     def _restore(self, number: int, line: Line, restore: Restore) -> None:
-        given_up = [one for one in self._standing if one.size > restore.size]
-        said = (restore.heads, restore.last_size, restore.last_root)
-        last = max(given_up, key=lambda one: one.size, default=None)
-        if last is None or said != (len(given_up), last.size, last.root.hex()):
-            meant = "none" if last is None else f"{len(given_up)}, the last of {last.size} entries"
+        tip, good = self._tip, self._standing.get(restore.size)
+        if tip is None or (restore.last_size, restore.last_root) != (tip.size, tip.root.hex()):
             self._findings.append(
-                f"heads line {number}: the restore gives up {restore.heads} heads, the last of"
-                f" {restore.last_size} entries; published are {meant}"
+                f"heads line {number}: the restore gives up heads up to {restore.last_size}"
+                f" entries; published is {'none' if tip is None else tip.size}"
             )
-        self._standing = [one for one in self._standing if one.size <= restore.size]
-        self._standing.append(self._checkpoint(number, restore))
-        self._given_up += given_up
+        if restore.size and (good is None or good.root.hex() != restore.root):
+            self._findings.append(
+                f"heads line {number}: the restore goes on from a head of {restore.size} entries"
+                " that was never published"
+            )
+        given_up = [size for size in self._standing if size > restore.size]
+        self._given_up += [self._standing.pop(size) for size in sorted(given_up)]
+        self._tip = self._standing[restore.size] = self._checkpoint(number, restore)
         self._restores.append((restore, line.body))
         self._last = restore
 
@@ -191,9 +193,9 @@ class _Reader:
         return Checkpoint(size=made.size, root=root, at_us=made.at_us, line=number)
 
 
-def last_standing(published: Published) -> Checkpoint | None:
-    """The newest head that the log must extend; None where nothing was published."""
-    return published.checkpoints[-1] if published.checkpoints else None
+def span(first: int, end: int) -> str:
+    """Entries from ``first`` up to, not including, ``end``, in words."""
+    return f"entry {first}" if end - first == 1 else f"entries {first}–{end - 1}"
 
 
 def encode_keys(keys: PublicKeys) -> bytes:

@@ -19,6 +19,14 @@ from policies.policy import Policy
 
 MOVING: Final[dict[str, State]] = {f"policy.{state}": state for state in STATES}
 COLUMNS: Final = ("id", "target", "knob", "state", "rev", "updated_us")
+AMENDS: Final = frozenset({"policy.seconded"})
+UNKNOWN: Final = object()
+"""What an archived entry recorded, while its archive is not at hand."""
+
+
+def recorded(entry: Entry) -> object:
+    """The digest that an entry recorded of its row's body; ``UNKNOWN`` while it is archived."""
+    return UNKNOWN if entry.archived else entry.details.get("content")
 
 
 class Life(Struct, frozen=True, kw_only=True):
@@ -38,17 +46,34 @@ class PolicyHistories:
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Take in one entry; findings where it is no legal next move of its policy."""
+        before = self._lives.get(entry.subject)
         state = MOVING.get(entry.action)
+        if state is None and _amends(entry):
+            yield from self._amended(entry, before)
         if state is None:
             return
-        before = self._lives.get(entry.subject)
-        for complaint in _complaints(before, state, entry.details):
+        details = _shown(entry, before, state)
+        for complaint in _complaints(before, state, details):
             yield f"audit entry {entry.index}: policy {entry.subject} {complaint}"
         self._lives[entry.subject] = Life(
             state=state,
             rev=0 if before is None else before.rev + 1,
-            content=entry.details.get("content"),
+            content=recorded(entry),
             entry=entry.index,
+        )
+
+    def _amended(self, entry: Entry, before: Life | None) -> Iterator[str]:
+        """A change of a policy that stays in its state, such as one yes of several."""
+        if before is None:
+            yield f"audit entry {entry.index}: policy {entry.subject} was never proposed"
+            return
+        if not entry.archived and entry.details.get("rev") != before.rev + 1:
+            yield (
+                f"audit entry {entry.index}: policy {entry.subject} comes to rev"
+                f" {entry.details.get('rev')} after rev {before.rev}"
+            )
+        self._lives[entry.subject] = Life(
+            state=before.state, rev=before.rev + 1, content=recorded(entry), entry=entry.index
         )
 
     def check(self, row: PolicyRow) -> Iterator[str]:
@@ -62,7 +87,8 @@ class PolicyHistories:
             yield f"{name}: row says {row.state}, audit says {life.state}"
         if row.rev != life.rev:
             yield f"{name}: row says rev {row.rev}, audit says rev {life.rev}"
-        if not isinstance(row.body, str) or content(row.body) != life.content:
+        known = life.content is not UNKNOWN
+        if not isinstance(row.body, str) or (known and content(row.body) != life.content):
             yield f"{name}: its body is not the one that audit entry {life.entry} recorded"
         yield from (f"{name}: {complaint}" for complaint in _disagreements(row))
 
@@ -80,21 +106,21 @@ class KeyHistories:
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Take in one entry; findings where it is no legal next step of its key."""
-        if entry.action not in ("key.created", "key.revoked"):
+        if entry.action not in ("key.created", "key.revoked", "key.rotated", "key.superseded"):
             return
         known = entry.subject in self._contents
-        if known == (entry.action == "key.created"):
+        if entry.action != "key.superseded" and known == (entry.action == "key.created"):
             yield f"audit entry {entry.index}: key {entry.subject} can't be {entry.action} here"
-        self._contents[entry.subject] = entry.details.get("content")
+        self._contents[entry.subject] = recorded(entry)
 
     def check(self, row: KeyRow) -> Iterator[str]:
         """Findings where a row is not what the audit says."""
-        recorded = self._contents.pop(str(row.id), None)
-        if recorded is None:
+        found = self._contents.pop(str(row.id), None)
+        if found is None:
             yield f"key {row.id}: the row is there, the audit has no entry of it"
         elif not isinstance(row.token_sha256, bytes) or not isinstance(row.body, str):
             yield f"key {row.id}: the row is not as it is written"
-        elif key_content(row.token_sha256, row.body) != recorded:
+        elif found is not UNKNOWN and key_content(row.token_sha256, row.body) != found:
             yield f"key {row.id}: its token or its rights are not the ones that were recorded"
 
     def gone(self) -> Iterator[str]:
@@ -119,29 +145,33 @@ class MetricHistories:
             case "metric.declared" | "metric.changed":
                 ended = entry.details.get("before")
                 changes = entry.action == "metric.changed"
-                if changes != (name in self._in_force) or _version(entry.details) != version + 1:
+                agrees = entry.archived or _version(entry.details) == version + 1
+                if changes != (name in self._in_force) or not agrees:
                     yield wrong
-                if changes and isinstance(ended, dict):
+                if changes and entry.archived:
+                    self._contents[name, version] = UNKNOWN
+                elif changes and isinstance(ended, dict):
                     self._contents[name, version] = ended.get("content")
                 self._last[name] = version + 1
-                self._contents[name, version + 1] = entry.details.get("content")
+                self._contents[name, version + 1] = recorded(entry)
                 self._in_force.add(name)
             case "metric.retired":
-                if name not in self._in_force or entry.details.get("version") != version:
+                agrees = entry.archived or entry.details.get("version") == version
+                if name not in self._in_force or not agrees:
                     yield wrong
-                self._contents[name, version] = entry.details.get("content")
+                self._contents[name, version] = recorded(entry)
                 self._in_force.discard(name)
 
     def check(self, row: DefinitionRow) -> Iterator[str]:
         """Findings where a row is not what the audit says."""
         name = f"metric {row.name}@{row.version}"
         version = row.version if isinstance(row.version, int) else -1
-        recorded = self._contents.pop((str(row.name), version), None)
-        if recorded is None:
+        found = self._contents.pop((str(row.name), version), None)
+        if found is None:
             yield f"{name}: the row is there, the audit has no entry of it"
         elif not all(isinstance(cell, (str, int, float, NoneType)) for cell in row):
             yield f"{name}: the row is not as it is written"
-        elif definition_content(row._asdict()) != recorded:
+        elif found is not UNKNOWN and definition_content(row._asdict()) != found:
             yield f"{name}: it is not the definition that was recorded"
 
     def gone(self) -> Iterator[str]:
@@ -153,6 +183,20 @@ class MetricHistories:
 def _version(details: dict[str, Any]) -> object:
     shown = details.get("definition")
     return shown.get("version") if isinstance(shown, dict) else None
+
+
+def _amends(entry: Entry) -> bool:
+    """Whether an entry changes a policy without moving it: it brings it to a next rev."""
+    if entry.archived:
+        return entry.action in AMENDS
+    return entry.action.startswith("policy.") and {"rev", "content"} <= set(entry.details)
+
+
+def _shown(entry: Entry, before: Life | None, state: State) -> dict[str, Any]:
+    """The entry's details; of an archived one, those that its columns leave no doubt of."""
+    if not entry.archived or before is None:
+        return entry.details
+    return {"before": before.state, "after": state, "rev": before.rev + 1}
 
 
 def _complaints(before: Life | None, state: State, details: dict[str, Any]) -> Iterator[str]:

@@ -106,6 +106,13 @@ class AuditFile:
             for row in self._rows("metric_definitions", DefinitionRow._fields, order=order):
                 yield DefinitionRow(*row)
 
+    def table(
+        self, name: str, columns: tuple[str, ...], *, order: str
+    ) -> Iterator[tuple[object, ...]]:
+        """The rows of any other table; none where the store is older than the table."""
+        if name in self.tables():
+            yield from self._rows(name, columns, order=order)
+
     def heads(self) -> list[HeadRow]:
         """There should be exactly one."""
         return [HeadRow(*row) for row in self._rows("audit_head", HeadRow._fields, order="size")]
