@@ -28,15 +28,12 @@ from controller.rules.firing import Timers
 from controller.state import LOOP, Declared, LastRead, LoopState, Seen, Step
 from controller.store.port import Store, Tx
 from controller.wishes import Lower
-from policies.lifecycle import FINAL, STATES
-from policies.policy import Policy
 from policies.runtime_config import RuntimeConfig
 from signals.errors import Conflict, Unavailable
 from signals.events import MICROS
 
 log = logging.getLogger(__name__)
 
-ACTIVE = tuple(state for state in STATES if state not in FINAL)
 
 
 class TargetLoop:

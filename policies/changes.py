@@ -25,6 +25,8 @@ class DeclaredChange(Struct, frozen=True, kw_only=True):
     until_us: int | None = None
 
     def suspends(self, now_us: int, *, settle_us: int = 0) -> bool:
-        """Whether trials wait for it now."""
+        """Whether trials wait for it now; one that was called off before it began never does."""
+        if self.until_us is not None and self.until_us <= self.from_us:
+            return False
         ends_us = None if self.until_us is None else self.until_us + settle_us
         return self.from_us <= now_us and (ends_us is None or now_us < ends_us)

@@ -1,118 +1,101 @@
-"""Guardrails: bounds on what may become a policy, whatever proposed it. Pure.
+"""Guardrails: bounds on what may become a policy and when it may begin. One table. Pure.
 
-==============  ===================================================================================
-``knob``        the knob is supported and every value is within its range; a law is well-formed
-``ladder``      rules and the plant stay on the ladder; an ordinary rule's setpoint goes at most
-                ``ladder_steps`` beyond the values that were in force before, for models and
-                people alike extrapolate badly
-``duplicate``   something changes; one open policy per target and knob, and an emergency is stopped
-                by another emergency only
-``cooldown``    a change that was undone or refused is not proposed again for ``cooldown_s``
-``pending``     at most ``max_pending`` wait for a person
-``rate``        at most ``max_per_hour`` were applied to the target within an hour
-==============  ===================================================================================
-
-A person is held to ``knob``, ``duplicate`` and ``pending`` only: the operator knows more.
-Emergencies are held to ``knob``, ``duplicate`` and, after a refusal or harm, ``cooldown``: they
-must not wait.
+Whom each one binds is part of the table (``RAILS``; drawn in ``docs/policies.md``). The loop, which
+is rules, the plant model and the learner, is held to all of them. A person is held to what the
+engine can't do, to the declared bounds, and to what keeps one change from spoiling another: he
+knows more than the figures say, and a bold step of his is high risk, so a second person looks at
+it. Emergencies must not wait; only what is impossible, what a person has fixed, and what did harm
+before stops them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Final, Literal
 
 from msgspec import Struct
 
-from policies import laws
-from policies.knobs import KnobSpec
-from policies.lifecycle import State
+from policies import proposal_rails, starting_rails
+from policies.guarding import Around, Case, Denied, Finding, Outcome, Who
+from policies.limits import Limits
 from policies.policy import Policy
 from policies.proposal import Proposal
-from policies.steps import values_of
-from signals.errors import Rejected
+from policies.proposal_rails import OPEN, Answer
 
-OPEN: Final[frozenset[State]] = frozenset(
-    {"proposed", "pending", "approved", "applying", "on_trial", "paused", "in_force", "reverting"}
+__all__ = [
+    "OPEN",
+    "RAILS",
+    "Around",
+    "Case",
+    "Denied",
+    "Finding",
+    "admit",
+    "as_proposal",
+    "findings",
+    "may_begin",
+    "refused",
+]
+
+LimitsOf = Callable[[Proposal], Limits]
+
+ALL: Final[frozenset[Who]] = frozenset({"loop", "person", "emergency"})
+PLANNED: Final[frozenset[Who]] = frozenset({"loop", "person"})
+LOOP: Final[frozenset[Who]] = frozenset({"loop"})
+ACTING: Final[frozenset[Who]] = frozenset({"loop", "emergency"})
+
+
+class Rail(Struct, frozen=True):
+    """One guardrail. ``at`` proposal: it denies. ``at`` start: what it stops waits."""
+
+    name: str
+    binds: frozenset[Who]
+    check: Callable[[Case], Answer]
+    at: Literal["proposal", "start"] = "proposal"
+
+
+RAILS: Final[tuple[Rail, ...]] = (
+    Rail("knob", ALL, proposal_rails.knob),
+    Rail("bounds", ALL, proposal_rails.bounds),
+    Rail("ladder", ACTING, proposal_rails.ladder),
+    Rail("step", LOOP, proposal_rails.longest_step),
+    Rail("duplicate", ALL, proposal_rails.duplicate),
+    Rail("flip", LOOP, proposal_rails.flip),
+    Rail("cooldown", ACTING, proposal_rails.cooldown),
+    Rail("blacklist", ACTING, proposal_rails.blacklisted),
+    Rail("pending", PLANNED, proposal_rails.pending),
+    Rail("rate", LOOP, proposal_rails.rate),
+    Rail("place_rate", LOOP, proposal_rails.place_rate),
+    Rail("dwell", LOOP, proposal_rails.dwell),
+    Rail("blast", PLANNED, proposal_rails.blast),
+    Rail("override", ALL, starting_rails.override, "start"),
+    Rail("freeze", PLANNED, starting_rails.freeze, "start"),
+    Rail("change", PLANNED, starting_rails.change, "start"),
+    Rail("emergency", PLANNED, starting_rails.emergency, "start"),
+    Rail("trial", PLANNED, starting_rails.trial, "start"),
+    Rail("moving", PLANNED, starting_rails.moving, "start"),
+    Rail("rate", LOOP, proposal_rails.rate, "start"),
+    Rail("dwell", LOOP, proposal_rails.dwell, "start"),
 )
-UNDONE: Final[frozenset[State]] = frozenset({"reverted", "rejected", "failed", "expired"})
-HOUR_US: Final = 3_600_000_000
-MICROS: Final = 1_000_000
-
-
-class Limits(Protocol):
-    """The settings that guardrails read."""
-
-    @property
-    def ladder_steps(self) -> int:
-        """Ladder values beyond those that were in force before."""
-
-    @property
-    def cooldown_s(self) -> int:
-        """Seconds before the same change may be proposed again."""
-
-    @property
-    def max_pending(self) -> int:
-        """Policies that may wait for a person."""
-
-    @property
-    def max_per_hour(self) -> int:
-        """Policies applied to one target within an hour."""
-
-
-class Denied(Struct, frozen=True, kw_only=True):
-    """A proposal that may not become a policy: which guardrail, why, on what figures."""
-
-    proposal: Proposal
-    guardrail: str
-    words: str
-    figures: dict[str, float] = {}
-
-
-class _Case(Struct, frozen=True, kw_only=True):
-    """One proposal before the guardrails. ``policies`` are those of its target."""
-
-    proposal: Proposal
-    policies: tuple[Policy, ...]
-    specs: Mapping[str, KnobSpec]
-    ladders: Mapping[str, tuple[int, ...]]
-    now_us: int
-    limits: Limits
-
-    @property
-    def by_person(self) -> bool:
-        """Whether a person proposed it."""
-        return self.proposal.origin.kind == "person"
-
-    def deny(self, guardrail: str, words: str, **figures: float) -> Denied:
-        """This proposal, denied."""
-        return Denied(
-            proposal=self.proposal, guardrail=guardrail, words=words, figures=dict(figures)
-        )
 
 
 def admit(
-    proposals: Iterable[Proposal],
-    policies: Iterable[Policy],
-    *,
-    specs: Mapping[str, KnobSpec],
-    ladders: Mapping[str, tuple[int, ...]],
-    now_us: int,
-    limits: Limits,
+    proposals: Iterable[Proposal], around: Around, *, limits: LimitsOf, now_us: int
 ) -> tuple[tuple[Proposal, ...], tuple[Denied, ...]]:
     """Split proposals into admitted and denied, emergencies first, else in the order given.
 
-    ``specs``: knobs as the engine reports them; ``ladders``: the values declared for each.
-    ``policies``: those of the same target, the open ones and those that ended within the cooldown
-    or were applied within the hour. Of two proposals for one knob the first is admitted.
+    Each is judged as if those admitted before it were policies already.
     """
-    known = tuple(policies)
     admitted: list[Proposal] = []
     denied: list[Denied] = []
     for proposal in sorted(proposals, key=lambda p: not p.emergency):
-        refusal = _again(proposal, admitted) or refused(
-            proposal, known, specs=specs, ladders=ladders, now_us=now_us, limits=limits
+        case = Case(
+            proposal=proposal,
+            around=around,
+            limits=limits(proposal),
+            now_us=now_us,
+            beside=tuple(admitted),
         )
+        refusal = refused(case)
         if refusal is None:
             admitted.append(proposal)
         else:
@@ -120,148 +103,63 @@ def admit(
     return tuple(admitted), tuple(denied)
 
 
-def refused(
-    proposal: Proposal,
-    policies: Iterable[Policy],
-    *,
-    specs: Mapping[str, KnobSpec],
-    ladders: Mapping[str, tuple[int, ...]],
-    now_us: int,
-    limits: Limits,
-) -> Denied | None:
+def refused(case: Case) -> Denied | None:
     """The first guardrail that denies this proposal, if any; the order is the table's."""
-    case = _Case(
-        proposal=proposal,
-        policies=tuple(policy for policy in policies if policy.target == proposal.target),
-        specs=specs,
-        ladders=ladders,
-        now_us=now_us,
-        limits=limits,
+    for finding in findings(case, at="proposal"):
+        if finding.outcome == "deny":
+            return Denied(
+                proposal=case.proposal,
+                guardrail=finding.guardrail,
+                words=finding.words,
+                figures=finding.figures,
+            )
+    return None
+
+
+def may_begin(policy: Policy, around: Around, *, limits: Limits, now_us: int) -> Finding | None:
+    """What an approved policy waits for, if anything."""
+    case = Case(
+        proposal=as_proposal(policy), around=around, limits=limits, now_us=now_us, own=policy.id
     )
-    answers = (check(case) for check in CHECKS)
-    return next((answer for answer in answers if answer is not None), None)
+    waits = (one for one in findings(case, at="start") if one.outcome == "wait")
+    return next(waits, None)
 
 
-def _again(proposal: Proposal, admitted: Sequence[Proposal]) -> Denied | None:
-    place = (proposal.target, proposal.knob)
-    if all((other.target, other.knob) != place for other in admitted):
-        return None
-    words = f"{proposal.knob} already has a proposal in this step"
-    return Denied(proposal=proposal, guardrail="duplicate", words=words)
+def findings(case: Case, *, at: Literal["proposal", "start"] | None = None) -> tuple[Finding, ...]:
+    """What every guardrail says, in the table's order; without the knob there is nothing to say."""
+    found: list[Finding] = []
+    for rail in RAILS:
+        if at is not None and rail.at != at:
+            continue
+        finding = _finding(rail, case)
+        found.append(finding)
+        if rail.name == "knob" and finding.outcome == "deny":
+            break
+    return tuple(found)
 
 
-def _knob(case: _Case) -> Denied | None:
-    knob, setting = case.proposal.knob, case.proposal.setting
-    spec = case.specs.get(knob)
-    if spec is None:
-        known = ", ".join(sorted(case.specs))
-        return case.deny("knob", f"the engine has no knob {knob}; it has {known}")
-    try:
-        for value in values_of(setting):
-            spec.check(value, field=knob)
-        if setting.law is not None:
-            laws.check(setting.law, lambda value, field: spec.check(value, field=field), field=knob)
-    except Rejected as error:
-        allowed = "" if error.allowed is None else f"; allowed {error.allowed}"
-        return case.deny(
-            "knob", f"{error.detail}{allowed}", low=float(spec.low), capacity=float(spec.capacity)
-        )
-    return None
-
-
-def _ladder(case: _Case) -> Denied | None:
-    proposal = case.proposal
-    ladder = case.ladders.get(proposal.knob, ())
-    if case.by_person or not ladder:
-        return None
-    before, after = values_of(proposal.before), values_of(proposal.setting)
-    off = [value for value in after if value not in ladder and value not in before]
-    if off:
-        return case.deny("ladder", f"{proposal.knob} {off[0]} is not on the ladder {list(ladder)}")
-    if proposal.origin.kind != "rule" or proposal.emergency or proposal.setting.value is None:
-        return None
-    steps = _steps_beyond(proposal.setting.value, {*before, *_tried(case)}, ladder)
-    allowed = case.limits.ladder_steps
-    if steps <= allowed:
-        return None
-    words = f"{proposal.words()}: {steps} ladder values beyond what was in force; allowed {allowed}"
-    return case.deny("ladder", words, steps=float(steps), allowed=float(allowed))
-
-
-def _tried(case: _Case) -> set[int]:
-    applied = (
-        policy.setting
-        for policy in case.policies
-        if policy.knob == case.proposal.knob and policy.applied_us is not None
+def as_proposal(policy: Policy) -> Proposal:
+    """What the policy proposes, as it was before it was one."""
+    return Proposal(
+        target=policy.target,
+        knob=policy.knob,
+        scope=policy.scope,
+        setting=policy.setting,
+        before=policy.before,
+        origin=policy.origin,
+        reason=policy.reason,
+        evidence=policy.evidence,
+        expected=policy.expected,
+        guards=policy.guards,
+        emergency=policy.emergency,
     )
-    return {value for setting in applied for value in values_of(setting)}
 
 
-def _steps_beyond(value: int, tried: set[int], ladder: Sequence[int]) -> int:
-    """Ladder values from the nearest tried one outwards to ``value``; 0 between tried ones."""
-    if not tried or min(tried) <= value <= max(tried):
-        return 0
-    if value > max(tried):
-        return sum(max(tried) < step <= value for step in ladder)
-    return sum(value <= step < min(tried) for step in ladder)
-
-
-def _duplicate(case: _Case) -> Denied | None:
-    if case.proposal.setting == case.proposal.before:
-        return case.deny("duplicate", f"{case.proposal.knob} has this setting already")
-    for policy in case.policies:
-        yields = case.proposal.emergency and not policy.emergency
-        if policy.knob == case.proposal.knob and policy.state in OPEN and not yields:
-            words = f"{policy.id} ({policy.words()}) is {policy.state} on the same knob"
-            return case.deny("duplicate", words)
-    return None
-
-
-def _cooldown(case: _Case) -> Denied | None:
-    if case.by_person:
-        return None
-    for policy in case.policies:
-        left_us = policy.updated_us + case.limits.cooldown_s * MICROS - case.now_us
-        same = (policy.knob, policy.setting) == (case.proposal.knob, case.proposal.setting)
-        if same and left_us > 0 and _undone(policy, case.proposal.emergency):
-            left_s = left_us / MICROS
-            ended = f"{policy.state} ({policy.verdict})" if policy.verdict else policy.state
-            words = f"the same change, {policy.id}, ended {ended}; again in {left_s:.0f} s"
-            return case.deny("cooldown", words, left_s=left_s)
-    return None
-
-
-def _undone(policy: Policy, emergency: bool) -> bool:
-    """An emergency's release and expiry are its normal end, so they do not hold the next one up."""
-    if emergency:
-        return policy.state == "rejected" or (policy.state in UNDONE and policy.verdict == "HARMED")
-    return policy.state in UNDONE
-
-
-def _pending(case: _Case) -> Denied | None:
-    waiting, allowed = sum(p.state == "pending" for p in case.policies), case.limits.max_pending
-    if case.proposal.emergency or waiting < allowed:
-        return None
-    words = f"{waiting} policies wait for a person already"
-    return case.deny("pending", words, pending=float(waiting), allowed=float(allowed))
-
-
-def _rate(case: _Case) -> Denied | None:
-    if case.proposal.emergency or case.by_person:
-        return None
-    since_us, allowed = case.now_us - HOUR_US, case.limits.max_per_hour
-    applied = sum(p.applied_us is not None and p.applied_us > since_us for p in case.policies)
-    if applied < allowed:
-        return None
-    words = f"{applied} policies were applied within the hour"
-    return case.deny("rate", words, applied=float(applied), allowed=float(allowed))
-
-
-CHECKS: Final[tuple[Callable[[_Case], Denied | None], ...]] = (
-    _knob,
-    _ladder,
-    _duplicate,
-    _cooldown,
-    _pending,
-    _rate,
-)
+def _finding(rail: Rail, case: Case) -> Finding:
+    if case.who not in rail.binds:
+        return Finding(guardrail=rail.name, outcome="exempt")
+    words, figures = rail.check(case)
+    if not words:
+        return Finding(guardrail=rail.name, figures=figures)
+    outcome: Outcome = "deny" if rail.at == "proposal" else "wait"
+    return Finding(guardrail=rail.name, outcome=outcome, words=words, figures=figures)

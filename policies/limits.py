@@ -84,7 +84,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     cooldown_max_s: float = 86_400.0
     forgive_s: float = 21_600.0
     max_pending: int = 16
-    max_moving: int = 2
+    max_moving: int = 1
     max_kept: int = 16
     max_replicas: int = 64
     windows: tuple[FreezeWindow, ...] = ()

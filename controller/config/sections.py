@@ -1,4 +1,4 @@
-"""The controller room's own settings: the loop's process, trials, guardrails, supervision."""
+"""The controller room's own settings: the loop's process, trials, supervision."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ class ServeSettings(Section):
         reason="each replica is read back this often when nothing changes",
         ge=50,
         le=60_000,
+    )
+    read_noted_s: int = setting(
+        60,
+        unit="s",
+        reason="the store hears this often until when each replica's settings are known; what an"
+        " engine that dies while nobody looks had in between stays unknown",
+        ge=1,
+        le=3600,
     )
     actuator_timeout_ms: int = setting(
         2000,
@@ -168,38 +176,6 @@ class TrialSettings(Section):
         n ≥ log2(1/α). 7 at α = .01, 5 at .05.
         """
         return math.ceil(math.log2(1 / self.alpha))
-
-
-class GuardrailSettings(Section):
-    """Bounds on what the loop may propose and apply, whatever it has learned."""
-
-    ladder_steps: int = setting(
-        1,
-        unit="steps",
-        reason="beyond the values tried before; models extrapolate badly",
-        ge=1,
-        le=16,
-    )
-    cooldown_s: int = setting(
-        600,
-        unit="s",
-        reason="the same change is not proposed again this soon after it ended",
-        ge=0,
-        le=604_800,
-    )
-    max_per_hour: int = setting(
-        12,
-        unit="policies",
-        reason="applied per target; a loop that acts oftener oscillates",
-        ge=1,
-        le=1000,
-    )
-    max_pending: int = setting(
-        16, unit="policies", reason="waiting for a person; more is noise", ge=1, le=1000
-    )
-    emergency_s: int = setting(
-        600, unit="s", reason="an emergency policy expires in the engine after this", ge=10, le=1800
-    )
 
 
 class SupervisorSettings(Section):

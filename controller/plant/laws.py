@@ -30,7 +30,8 @@ from policies.settings import Setting
 from signals.events import MICROS
 from signals.settings import IntentSettings
 
-ORIGIN: Final = Origin(kind="plant", name="step_curve")
+ORIGIN: Final = Origin(kind="plant", name="step_curve", version="2")
+"""``version`` rises whenever the same traffic would make it propose something else."""
 INTERACTIVE: Final = "interactive"
 
 

@@ -20,10 +20,12 @@ UNKNOWN (a feature is missing), and UNKNOWN is not true: it resets ``for:``.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
+import msgspec
 from msgspec import Struct, structs
 
 from controller.rules.conditions import Condition, Conditions, feature_names
@@ -49,6 +51,13 @@ class Rule(Struct, frozen=True, kw_only=True):
     cooldown_s: float
     emergency: bool
     propose: dict[str, Move]
+
+
+    @property
+    def digest(self) -> str:
+        """12 hex digits of what the rule says: the version of what it proposes."""
+        said = (self.id, self.when, self.for_s, self.cooldown_s, self.emergency, self.propose)
+        return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()[:12]
 
 
 class Rules(Struct, frozen=True, kw_only=True):

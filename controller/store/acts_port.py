@@ -58,7 +58,7 @@ class ChangeTx(Protocol):
         """Audit entry ``change.declared``, by ``change.by``."""
 
     def end_declared_change(self, change_id: str, *, actor: str, at_us: int) -> DeclaredChange:
-        """Audit entry ``change.ended``. Raises ``NotFound``, ``Conflict`` when it has an end."""
+        """Audit entry ``change.ended``. Raises ``NotFound``, ``Conflict`` when it is over."""
 
 
 class BaselineTx(Protocol):

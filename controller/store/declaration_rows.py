@@ -66,17 +66,18 @@ class DeclarationRows(AuditRows):
         return change
 
     def end_declared_change(self, change_id: str, *, actor: str, at_us: int) -> DeclaredChange:
-        """Raises ``NotFound``, ``Conflict`` when it has an end already."""
+        """Raises ``NotFound``, ``Conflict`` when it is over already."""
         change = self.declared_change(change_id)
-        if change.until_us is not None:
-            raise Conflict(f"change {change_id} has an end already", field="until_us")
+        if change.until_us is not None and change.until_us <= at_us:
+            raise Conflict(f"change {change_id} is over already", field="until_us")
         ended = msgspec.structs.replace(change, until_us=max(at_us, change.from_us))
         body = encoded(ended)
-        same = (declared_changes.c.id == change_id, declared_changes.c.until_us.is_(None))
+        before = declared_changes.c.until_us.is_not_distinct_from(change.until_us)
+        same = (declared_changes.c.id == change_id, before)
         values = {"until_us": ended.until_us, "body": body}
         connection = self._for_writing()
         if connection.execute(update(declared_changes).where(*same).values(values)).rowcount != 1:
-            raise Conflict(f"change {change_id} has an end already", field="until_us")
+            raise Conflict(f"change {change_id} was ended by somebody else", field="until_us")
         self._audit_change(ended, "change.ended", body, actor, at_us)
         return ended
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import Struct
 
-from policies.guardrails import Denied, admit
+from policies.guardrails import Around, Denied, admit
 from policies.knobs import KnobSpec
 from policies.laws import Law, LawStep
+from policies.limits import Limits
 from policies.policy import Origin, Policy
 from policies.proposal import Proposal
 from policies.settings import Setting
@@ -23,11 +23,10 @@ RULE, PLANT = Origin(kind="rule", name="idle"), Origin(kind="plant", name="step_
 PERSON = Origin(kind="person", name="prn_1")
 
 
-class Limits(Struct, frozen=True):
-    ladder_steps: int = 1
-    cooldown_s: int = 600
-    max_pending: int = 2
-    max_per_hour: int = 3
+def limited(**changes: Any) -> Limits:
+    """Limits that only stop what a test asks them to stop."""
+    lax = Limits(ladder=LADDER, dwell_s=0.0, flip_s=0.0, max_pending=2, max_per_hour=3)
+    return msgspec.structs.replace(lax, **changes)
 
 
 def law(cap: int, *, above: float = 0.0) -> Setting:
@@ -67,15 +66,17 @@ def policy(value: int = 16, *, before: int = 8, **changes: Any) -> Policy:
 
 
 def judged(
-    *proposals: Proposal, policies: tuple[Policy, ...] = (), limits: Limits | None = None
+    *proposals: Proposal,
+    policies: tuple[Policy, ...] = (),
+    limits: Limits | None = None,
+    **around: Any,
 ) -> tuple[tuple[Proposal, ...], tuple[Denied, ...]]:
+    given = limits or limited()
     return admit(
         proposals,
-        policies,
-        specs={CAP.name: CAP, FIXED.name: FIXED},
-        ladders={CAP.name: LADDER},
+        Around(policies=policies, specs={CAP.name: CAP, FIXED.name: FIXED}, **around),
+        limits=lambda proposal: given,
         now_us=NOW_US,
-        limits=limits or Limits(),
     )
 
 
@@ -144,9 +145,14 @@ def test_a_change_of_nothing_is_denied() -> None:
 def test_a_knob_with_an_open_policy_takes_no_other(state: str) -> None:
     open_one = policy(4, state=state)
     assert denied_by(wish(16), policies=(open_one,)) == ["duplicate"]
-    assert denied_by(wish(16, origin=PERSON), policies=(open_one,)) == ["duplicate"]
     elsewhere = msgspec.structs.replace(open_one, target="other")
     assert denied_by(wish(16), policies=(elsewhere,)) == []
+
+
+def test_a_person_may_queue_another_setting_but_not_the_same_one_twice() -> None:
+    open_one = policy(4, state="pending")
+    assert denied_by(wish(16, origin=PERSON), policies=(open_one,)) == []
+    assert denied_by(wish(4, origin=PERSON), policies=(open_one,)) == ["duplicate"]
 
 
 def test_an_emergency_passes_an_ordinary_policy_but_not_another_emergency() -> None:
