@@ -131,7 +131,7 @@ def _shown(
         from_us=max(floor_us, _us(seen.engine_time)),
         hold=seen.hold,
         trial=seen.trial,
-        settings=_now(seen),
+        settings=dict[str, InForce | None](_now(seen)),
     )
     hole = [] if last is None else _hole(seen, last.read_us, past.from_us, why)
     return past, [*hole, _segment(past, seen, cause="read back", change_id=None)]
@@ -196,7 +196,9 @@ def _moved(past: ReplicaPast, run: Sequence[Change]) -> ReplicaPast:
     )
 
 
-def _segment(past: ReplicaPast, seen: RuntimeConfig, *, cause: str, change_id: str | None) -> Segment:
+def _segment(
+    past: ReplicaPast, seen: RuntimeConfig, *, cause: str, change_id: str | None
+) -> Segment:
     settings = {at: one for at, one in sorted(past.settings.items()) if one is not None}
     if len(settings) < len(past.settings):
         return Segment(
@@ -262,9 +264,7 @@ def _before(lines: Sequence[Change], seen: RuntimeConfig) -> dict[str, InForce |
             first.setdefault(at, line)
             if line.cause != "law":
                 settled.setdefault(at, line)
-    before: dict[str, InForce | None] = {
-        at: None for at in settled if first[at].before is not None
-    }
+    before: dict[str, InForce | None] = {at: None for at in settled if first[at].before is not None}
     for at, now in _now(seen).items():
         if at not in settled:
             began = first[at].before if at in first else None

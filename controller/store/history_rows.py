@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, and_, func, not_, select
 from sqlalchemy.engine import Row
 
 from controller.store.audit_rows import LAST, AuditRows
@@ -100,6 +100,9 @@ def _filters(wanted: AuditQuery, *, action: str | None = None) -> list[ColumnEle
             filters += [sifts >= value, sifts < value + LAST]
         else:
             filters.append(sifts == value)
+    if wanted.but is not None:
+        but = func.coalesce(COLUMNS.action, "")
+        filters.append(not_(and_(but >= wanted.but, but < wanted.but + LAST)))
     return filters
 
 

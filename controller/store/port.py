@@ -7,7 +7,7 @@ who lost raises ``Conflict`` and has changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, get_args
 
@@ -101,16 +101,28 @@ class Decision(Struct, frozen=True, kw_only=True):
     figures: dict[str, float] = {}
 
 
+class Act(Struct, frozen=True, kw_only=True):
+    """An audit entry that is to be: its index, and a later time if need be, come as it is stored."""
+
+    at_us: int
+    actor: str
+    action: str
+    subject: str
+    target: str
+    details: dict[str, Any]
+
+
 class AuditQuery(Struct, frozen=True, kw_only=True):
     """Which entries. ``action`` ends in ``.`` for a family. ``before``: indexes below this one.
 
-    ``from_us`` inclusive, ``to_us`` exclusive.
+    ``from_us`` inclusive, ``to_us`` exclusive. ``but``: a family that is left out.
     """
 
     target: str | None = None
     subject: str | None = None
     actor: str | None = None
     action: str | None = None
+    but: str | None = None
     from_us: int | None = None
     to_us: int | None = None
     before: int | None = None
@@ -239,6 +251,12 @@ class Tx(
 
         Its index comes from the head row, which is locked last, as the transaction ends. What is
         read through the same transaction sees it.
+        """
+
+    def append_many(self, acts: Iterable[Act]) -> int:
+        """Append a history that is brought in, at once; how many entries there are then.
+
+        It takes the actions that only a change may record: the caller brings in their rows too.
         """
 
     def audit(

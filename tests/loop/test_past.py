@@ -259,9 +259,7 @@ def test_lines_that_were_not_fetched_yet_are_waited_for() -> None:
     second = engine.patch(SettingChange(knob="active_cap", value=6))
     gapped = msgspec.structs.replace(second, changes=second.changes, log_from=0)
     assert first.changes[0].seq < gapped.changes[0].seq
-    joined = msgspec.structs.replace(
-        second, changes=(*engine.view().changes[:2], *second.changes)
-    )
+    joined = msgspec.structs.replace(second, changes=(*engine.view().changes[:2], *second.changes))
     assert reader.read(joined) == []
     assert [one.settings["active_cap"].value for one in reader.read(engine.view())] == [5, 6]
 
