@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, Protocol, get_args
+from typing import Final, Protocol, TypeVar, get_args
 
 from msgspec import Struct
 
@@ -30,6 +30,8 @@ from signals.events import MICROS, Kind
 from signals.ingest.keys import Producer
 from signals.settings import Name
 
+Value = TypeVar("Value")
+
 ANY: Final = "*"
 COMMAND: Final = "command"
 KINDS: Final = (*(kind for kind in get_args(Kind) if kind != COMMAND), ANY)
@@ -40,6 +42,9 @@ SECRET_BYTES: Final = 32
 MAX_CACHE_S: Final = 5.0
 MAX_CACHED: Final = 4096
 MAX_TOKEN: Final = 256
+MAX_GRACE_S: Final = 7 * 86_400
+START: Final = "tt_"
+USED_NOTE: Final = "key_used:"
 MAX_NAME: Final = 128
 MAX_RATE_PER_S: Final = 1_000_000
 TEAM: Final = re.compile(get_args(Name)[1].pattern)
@@ -58,7 +63,7 @@ def wall_us() -> int:
 
 
 class KeyRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a new key should be. ``targets`` bound every role.
+    """What a new key should be. ``targets`` and ``intents`` bound every role.
 
     ``kinds`` (at least one for a producer) and ``names`` bound what a producer may post; an admin
     may post all. ``"*"`` stands for all. ``rate_per_s``, ``influence`` and ``team``: see
@@ -68,6 +73,7 @@ class KeyRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     role: Role
     targets: tuple[str, ...] = (ANY,)
+    intents: tuple[str, ...] = (ANY,)
     kinds: tuple[str, ...] = ()
     names: tuple[str, ...] = (ANY,)
     rate_per_s: float | None = None
@@ -94,6 +100,7 @@ def _create(tx: Tx, wanted: KeyRequest, *, actor: str, at_us: int) -> tuple[Prin
         name=wanted.name,
         role=wanted.role,
         targets=wanted.targets,
+        intents=wanted.intents,
         kinds=(ANY,) if wanted.role == "admin" else wanted.kinds,
         names=wanted.names if wanted.role in POSTING else (),
         rate_per_s=wanted.rate_per_s,
@@ -101,9 +108,28 @@ def _create(tx: Tx, wanted: KeyRequest, *, actor: str, at_us: int) -> tuple[Prin
         team=wanted.team,
         expires_us=wanted.expires_us,
     )
-    token = f"tt_{_bare(principal.id)}_{secrets.token_urlsafe(SECRET_BYTES)}"
+    token = _new_token(principal.id)
     tx.add_key(principal, _sha256(token), actor=actor, at_us=at_us)
     return principal, token
+
+
+def rotate(tx: Tx, key_id: str, *, grace_s: int, actor: str, at_us: int) -> tuple[Principal, str]:
+    """A new token for a key, whose rights and id stay; the old one counts ``grace_s`` longer.
+
+    It also ends the grace of older tokens by then: 0 leaves only the new one. Raises ``NotFound``,
+    ``Conflict`` for a dead key, ``Rejected``.
+    """
+    if not 0 <= grace_s <= MAX_GRACE_S:
+        raise Rejected(
+            f"a grace of {grace_s} s is out of range",
+            field="grace_s",
+            value=grace_s,
+            allowed=f"0..{MAX_GRACE_S} s",
+        )
+    token = _new_token(key_id)
+    until_us = at_us + grace_s * MICROS
+    rotated = tx.rotate_key(key_id, _sha256(token), until_us=until_us, actor=actor, at_us=at_us)
+    return rotated, token
 
 
 def covers(allowed: Sequence[str], value: str) -> bool:
@@ -132,11 +158,26 @@ def is_live(principal: Principal, now_us: int) -> bool:
     return principal.revoked_us is None and (expires_us is None or now_us < expires_us)
 
 
+class Tokens(Protocol):
+    """Bearer tokens that are no keys of ours."""
+
+    def read(self, token: str) -> Principal:
+        """Raises ``Denied`` (401, 403), ``Unavailable``."""
+
+
 class Authenticator:
-    """From a token to its principal, at most ``cache_s`` out of date. Safe in any thread."""
+    """From a token to its principal, at most ``cache_s`` out of date. Safe in any thread.
+
+    ``tokens`` reads what does not begin as a key does; None: only keys count.
+    """
 
     def __init__(
-        self, store: Snapshots, *, cache_s: float = 2.0, now_us: Callable[[], int] = wall_us
+        self,
+        store: Snapshots,
+        *,
+        cache_s: float = 2.0,
+        now_us: Callable[[], int] = wall_us,
+        tokens: Tokens | None = None,
     ) -> None:
         if not 0 <= cache_s <= MAX_CACHE_S:
             raise Rejected(
@@ -148,11 +189,56 @@ class Authenticator:
         self._store = store
         self._cache_us = int(cache_s * MICROS)
         self._now_us = now_us
+        self._tokens = tokens
         self._known: OrderedDict[bytes, tuple[int, Principal]] = OrderedDict()
+        self._good: OrderedDict[bytes, None] = OrderedDict()
+        self._used: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def lookup(self, token: str) -> Principal:
-        """Raises ``Denied`` (401) for an unknown, expired or revoked key, ``Unavailable``."""
+        """Raises ``Denied`` (401) for an unknown, expired or revoked key, ``Unavailable``.
+
+        For a token that is no key: what ``tokens`` raises.
+        """
+        hashed = _sha256(token)
+        try:
+            if self._tokens is not None and not token.startswith(START):
+                principal = self._tokens.read(token)
+            else:
+                principal = self._key(token)
+        except Denied:
+            with self._lock:
+                self._good.pop(hashed, None)
+            raise
+        with self._lock:
+            _remember(self._good, hashed, None)
+        return principal
+
+    def was_good(self, token: str) -> bool:
+        """Whether this very token counted when it was last seen. Asks nobody."""
+        with self._lock:
+            return _sha256(token) in self._good
+
+    def used(self) -> dict[str, int]:
+        """Key's id -> when it was last used here, in µs: what ``note_uses`` has not noted yet."""
+        with self._lock:
+            return dict(self._used)
+
+    def note_uses(self, tx: Tx) -> None:
+        """Write down when keys were last used. A cheap note each; nothing of it is in the audit."""
+        for key_id, at_us in self.used().items():
+            tx.set_note(USED_NOTE + key_id, str(at_us))
+            with self._lock:
+                if self._used.get(key_id) == at_us:
+                    del self._used[key_id]
+
+    def last_used(self, tx: Tx, key_id: str) -> int | None:
+        """When a key was last used, in µs; None when it never was."""
+        noted = tx.note(USED_NOTE + key_id)
+        found = [us for us in (self.used().get(key_id), noted and int(noted)) if us]
+        return max(found, default=None)
+
+    def _key(self, token: str) -> Principal:
         now_us = self._now_us()
         principal = self._find(token, now_us) if len(token) <= MAX_TOKEN else None
         if principal is None:
@@ -161,6 +247,8 @@ class Authenticator:
             raise Denied("the key was revoked", authenticated=False)
         if principal.expires_us is not None and principal.expires_us <= now_us:
             raise Denied("the key has expired", authenticated=False)
+        with self._lock:
+            self._used[principal.id] = now_us
         return principal
 
     def forget(self) -> None:
@@ -180,10 +268,7 @@ class Authenticator:
         if principal is None or not _names(token, principal):
             return None
         with self._lock:
-            self._known[hashed] = (now_us, principal)
-            self._known.move_to_end(hashed)
-            while len(self._known) > MAX_CACHED:
-                self._known.popitem(last=False)
+            _remember(self._known, hashed, (now_us, principal))
         return principal
 
 
@@ -237,6 +322,13 @@ def _check(wanted: KeyRequest, at_us: int) -> None:
         raise Rejected(
             "a key without targets may do nothing", field="targets", allowed="names or *"
         )
+    if not wanted.intents or (role == "producer" and ANY not in wanted.intents):
+        raise Rejected(
+            "a key without intents may do nothing; a producer's is bounded by kinds and names",
+            field="intents",
+            value=", ".join(wanted.intents) or None,
+            allowed="names or *, for a producer only *",
+        )
     unknown = [kind for kind in wanted.kinds if kind not in KINDS]
     if unknown or (role == "producer" and not wanted.kinds):
         raise Rejected(
@@ -276,8 +368,20 @@ def _check_bounds(wanted: KeyRequest) -> None:
 
 def _names(token: str, principal: Principal) -> bool:
     """Whether the token carries the id of the key that its hash was found under."""
-    start = f"tt_{_bare(principal.id)}_".encode()
+    start = f"{START}{_bare(principal.id)}_".encode()
     return hmac.compare_digest(token.encode()[: len(start)], start)
+
+
+def _remember(cache: OrderedDict[bytes, Value], hashed: bytes, value: Value) -> None:
+    """Put it in last; the longest unseen ones go."""
+    cache[hashed] = value
+    cache.move_to_end(hashed)
+    while len(cache) > MAX_CACHED:
+        cache.popitem(last=False)
+
+
+def _new_token(key_id: str) -> str:
+    return f"{START}{_bare(key_id)}_{secrets.token_urlsafe(SECRET_BYTES)}"
 
 
 def _bare(key_id: str) -> str:

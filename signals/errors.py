@@ -5,6 +5,7 @@
     TrimtabError
     ├── Rejected       the caller's: answered 4xx, never retried
     │   ├── Conflict   well-formed, but it clashes with what is there: 409
+    │   ├── Stale      the caller looked at an older state than the one there is: 412
     │   ├── NotFound   names something that does not exist: 404
     │   └── Denied     the principal may not do this: 401 without a valid key, 403 with one
     ├── Unavailable    a dependency's: answered 503, retried with a bound
@@ -52,6 +53,12 @@ class Conflict(Rejected):
     """Well-formed, but against the present state (stale version, illegal move, lower epoch)."""
 
     status = 409
+
+
+class Stale(Rejected):
+    """What the caller had seen (``If-Match``) is not what is there now; nothing was changed."""
+
+    status = 412
 
 
 class NotFound(Rejected):

@@ -33,6 +33,13 @@ class WithReason(Body):
     reason: Reason
 
 
+class Sealing(Body):
+    """How much of the audit is sealed: what is older than a time, or so many entries."""
+
+    before_us: int | None = Field(default=None, ge=0, le=2**53 - 1)
+    entries: int | None = Field(default=None, ge=1, le=10_000_000)
+
+
 class Approval(Body):
     """Approves exactly what was shown: the digest comes with the policy."""
 

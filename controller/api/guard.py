@@ -32,26 +32,27 @@ class Guard:
             answer = problem_answer(401, "a bearer key is required", headers)
             await answer(scope, receive, send)
             return
-        body = await self._read(receive)
+        body = await read_body(receive, self._limit)
         if body is None:
             answer = problem_answer(413, f"the body has more than {self._limit} bytes")
             await answer(scope, receive, send)
             return
-        await self._app(scope, _replayed(body, receive), send)
-
-    async def _read(self, receive: Receive) -> bytes | None:
-        """The whole body; None when it is too long."""
-        body = bytearray()
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if len(body) > self._limit:
-                return None
-            if message["type"] == "http.disconnect" or not message.get("more_body", False):
-                return bytes(body)
+        await self._app(scope, replayed(body, receive), send)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+async def read_body(receive: Receive, most: int) -> bytes | None:
+    """The whole body; None when it has more than ``most`` bytes."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > most:
+            return None
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return bytes(body)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
     """A ``receive`` that gives the body first and then what really comes."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 

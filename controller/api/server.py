@@ -7,7 +7,7 @@ import threading
 import uvicorn
 from fastapi import FastAPI
 
-from controller.api.guard import Guard
+from controller.api.front import fronted
 from controller.config.sections import ServeSettings
 from signals.errors import Unavailable
 
@@ -18,11 +18,13 @@ POLL_S = 0.05
 def serve_until(stop: threading.Event, app: FastAPI, settings: ServeSettings) -> None:
     """Serve; returns after a graceful stop. Raises ``Unavailable`` when the port can't be had."""
     config = uvicorn.Config(
-        Guard(app, max_body_bytes=settings.max_body_bytes),
+        fronted(app),
         host=settings.host,
         port=settings.port,
         access_log=False,
         log_config=None,
+        proxy_headers=False,
+        server_header=False,
         timeout_graceful_shutdown=GRACE_S,
         limit_concurrency=settings.max_connections,
     )

@@ -10,10 +10,15 @@ import typer
 
 from controller.cli.root import Json, root_of, show
 from controller.cli.tables import table, when
+from controller.history.times import span
 from controller.processes.secret_files import write_secret
+from signals.events import MICROS
 
 app = typer.Typer(help="Keys of people and producers.", no_args_is_help=True, rich_markup_mode=None)
 
+Out = Annotated[
+    Path | None, typer.Option(help="Write the key to this new file, for its owner only.")
+]
 Bound = Annotated[list[str] | None, typer.Option(help="Repeatable; without it, all.")]
 
 
@@ -21,8 +26,11 @@ Bound = Annotated[list[str] | None, typer.Option(help="Repeatable; without it, a
 def create(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="Whose it is.")],
-    role: Annotated[str, typer.Option(help="viewer, producer, operator or admin.")],
+    role: Annotated[
+        str, typer.Option(help="viewer, producer, operator, approver, auditor or admin.")
+    ],
     target: Bound = None,
+    intent: Bound = None,
     metric: Bound = None,
     kind: Annotated[
         list[str] | None, typer.Option(help="basic, semantic, business; producers need one.")
@@ -38,16 +46,17 @@ def create(
     team: Annotated[
         str | None, typer.Option(help="The team whose metric definitions it may change.")
     ] = None,
-    expires_in_s: Annotated[int | None, typer.Option(min=60, help="Without it, never.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the key to this new file, for its owner only.")
+    expires_in: Annotated[
+        str | None, typer.Option(help="30d, 12h, 45m, 90s; at least a minute. Without it, never.")
     ] = None,
+    out: Out = None,
     as_json: Json = False,
 ) -> None:
     """Make a key. It is shown once, or written to a file and not shown at all.
 
     \b
     trimtab keys create ana --role operator --out ana.key
+    trimtab keys create eva --role approver --target chat --intent live --expires-in 30d
     trimtab keys create shop --role producer --kind business --rate 500 --influence 0.3
     trimtab keys create gus --role operator --team growth --out gus.key
     """
@@ -55,26 +64,57 @@ def create(
         "name": name,
         "role": role,
         "targets": target or ["*"],
+        "intents": intent or ["*"],
         "kinds": kind or [],
         "names": metric or ["*"],
         "rate_per_s": rate,
         "influence": influence,
         "team": team,
-        "expires_in_s": expires_in_s,
+        "expires_in_s": None if expires_in is None else _seconds(expires_in),
     }
     with root_of(ctx).client() as client:
         made = client.post("/v1/keys", body)
-    if out is not None:
-        write_secret(out, made.pop("key"))
-        made["file"] = os.fspath(out)
-    show(made, as_json, _made)
+    _show(made, out, as_json)
 
 
 @app.command("list")
-def listed(ctx: typer.Context, as_json: Json = False) -> None:
-    """List keys, oldest first; never the key itself."""
+def listed(
+    ctx: typer.Context,
+    expiring_in: Annotated[
+        str | None, typer.Option(help="Only live ones that expire within this: 14d, 12h, …")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List keys with their last use, oldest first; never the key itself.
+
+    \b
+    trimtab keys list
+    trimtab keys list --expiring-in 14d
+    """
+    wanted = {} if expiring_in is None else {"expiring_within_s": _seconds(expiring_in)}
     with root_of(ctx).client() as client:
-        show(client.get("/v1/keys"), as_json, _table)
+        show(client.get("/v1/keys", **wanted), as_json, _table)
+
+
+@app.command()
+def rotate(
+    ctx: typer.Context,
+    key_id: Annotated[str, typer.Argument(help="A key's id.")],
+    grace: Annotated[
+        str, typer.Option(help="The old secret works this much longer: 1h, 2d; 0s ends it now.")
+    ] = "1h",
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Give a key a new secret; its id, name and rights stay. Shown once, as by create.
+
+    \b
+    trimtab keys rotate key_0192… --out ana.key
+    trimtab keys rotate key_0192… --grace 0s          # it has leaked
+    """
+    with root_of(ctx).client() as client:
+        made = client.post(f"/v1/keys/{key_id}/rotate", {"grace_s": _seconds(grace)})
+    _show(made, out, as_json)
 
 
 @app.command()
@@ -83,6 +123,18 @@ def revoke(ctx: typer.Context, key_id: Annotated[str, typer.Argument(help="A key
     with root_of(ctx).client() as client:
         client.delete(f"/v1/keys/{key_id}")
     typer.echo(f"{key_id} is revoked")
+
+
+def _seconds(text: str) -> int:
+    """``30d`` and the like, in seconds; ``0s`` is none. Raises ``Rejected``."""
+    return 0 if text == "0s" else span(text, field="duration") // MICROS
+
+
+def _show(made: Any, out: Path | None, as_json: bool) -> None:
+    if out is not None:
+        write_secret(out, made.pop("key"))
+        made["file"] = os.fspath(out)
+    show(made, as_json, _made)
 
 
 def _made(made: Any) -> str:
@@ -100,15 +152,17 @@ def _table(found: Any) -> str:
             one["name"],
             one["role"],
             ", ".join(one["targets"]),
+            ", ".join(one["intents"]),
             ", ".join(one["kinds"]),
             "any" if one["rate_per_s"] is None else f"{one['rate_per_s']:g}/s",
             f"{one['influence']:g}",
             one["team"] or None,
+            when(one["last_used_us"]),
             when(one["expires_us"]),
             when(one["revoked_us"]),
         )
         for one in found["items"]
     ]
-    head = ["id", "name", "role", "targets", "kinds", "rate", "influence", "team"]
-    head += ["expires", "revoked"]
+    head = ["id", "name", "role", "targets", "intents", "kinds", "rate", "influence", "team"]
+    head += ["last used", "expires", "revoked"]
     return table(head, rows, none="no keys")

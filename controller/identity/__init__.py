@@ -1,0 +1,1 @@
+"""Who is calling: OIDC bearer tokens beside the keys, and addresses that guess too often."""
