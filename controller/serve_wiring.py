@@ -11,11 +11,13 @@ from contextlib import closing, contextmanager
 from controller.api.app import make_app
 from controller.api.ports import Services
 from controller.api.server import serve_until
+from controller.audit.desk import audit_desk, publishing
 from controller.baselines import bring_in_baseline
-from controller.bootstrap import bus_readers, features_of
+from controller.bootstrap import bus_readers, features_of, privacy_key
 from controller.bus_view import BusView
 from controller.command_post import HttpCommands
 from controller.expecting import ExpectingStore
+from controller.erasing import Erasures
 from controller.feedback import FeedbackOperations
 from controller.fleet import Fleet, Replica, Watched, monotonic_s
 from controller.identity.oidc import reading_tokens
@@ -72,9 +74,13 @@ def _serve(
         closing(Inspection(layout.features_files, settings.features)) as inspection,
         closing(_commands(settings, layout)) as commands,
         closing(_bus(settings, inspection)) as bus,
+        audit_desk(settings.audit, layout, store, clock=wall_us) as audit,
         reading_tokens(settings.oidc, now_us=wall_us) as tokens,
     ):
         loops = _loops(settings, declared, store, fleet, features, identity)
+        feedback = FeedbackOperations(
+            store, commands, inspection, tuple(settings.targets), clock=wall_us
+        )
         services = Services(
             settings=settings,
             store=store,
@@ -82,9 +88,8 @@ def _serve(
             features=features,
             inspection=inspection,
             bus=bus.status,
-            feedback=FeedbackOperations(
-                store, commands, inspection, tuple(settings.targets), clock=wall_us
-            ),
+            feedback=feedback,
+            erasures=Erasures(feedback, settings, privacy_key(settings), clock=wall_us),
             operations=Operations(
                 store,
                 fleet,
@@ -97,10 +102,12 @@ def _serve(
             authenticator=Authenticator(store, cache_s=settings.serve.keys_cache_s, tokens=tokens),
             loop=loops,
             fleet=fleet,
+            audit=audit,
             clock=wall_us,
         )
         with (
             loops.running(stop),
+            publishing(audit, stop),
             webhooks_running(settings, store, stop, clock=wall_us),
         ):
             serve_until(stop, make_app(services), settings.serve)

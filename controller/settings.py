@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 
+from controller.audit.settings import AuditSettings
 from controller.config.acts import ControlSettings
 from controller.config.guardrails import GuardrailSettings
 from controller.config.sections import ServeSettings, SupervisorSettings, TrialSettings
@@ -86,6 +87,7 @@ class Settings(Section):
     features: FeatureSettings = Field(default_factory=FeatureSettings)
     engine: EngineSettings = Field(default_factory=EngineSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
+    audit: AuditSettings = Field(default_factory=AuditSettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
     oidc: OidcSettings = Field(default_factory=OidcSettings)
     lockout: LockoutSettings = Field(default_factory=LockoutSettings)

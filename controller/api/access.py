@@ -72,6 +72,7 @@ BOUNDED_IN_ROUTE: Final[frozenset[Route]] = frozenset(
         ("GET", "/v1/dead-letters/{letter_id}"),
         ("POST", "/v1/dead-letters/replay"),
         ("POST", "/v1/dead-letters/discard"),
+        ("POST", "/v1/erasures"),
     }
 )
 """Routes that look themselves at the targets a key covers, or are about none."""
@@ -105,7 +106,13 @@ ACCESS: Final[dict[Route, Capability]] = {
     ("GET", "/v1/requests/{request_id}"): "read",
     ("GET", "/v1/decisions"): "read",
     ("GET", "/v1/audit"): "read",
+    ("GET", "/v1/audit/head"): "read",
+    ("GET", "/v1/audit/proof"): "read",
+    ("GET", "/v1/audit/consistency"): "read",
     ("GET", "/v1/audit/verify"): "read",
+    ("POST", "/v1/audit/seal"): "administer",
+    ("POST", "/v1/audit/rotate-key"): "administer",
+    ("POST", "/v1/audit/restored"): "administer",
     ("GET", "/v1/keys"): "audit",
     ("POST", "/v1/keys"): "administer",
     ("POST", "/v1/keys/{key_id}/rotate"): "administer",
@@ -128,6 +135,7 @@ ACCESS: Final[dict[Route, Capability]] = {
     ("PUT", "/v1/metric-definitions/{name}"): "act",
     ("DELETE", "/v1/metric-definitions/{name}"): "act",
     ("GET", "/v1/rules"): "read",
+    ("POST", "/v1/erasures"): "administer",
     ("GET", "/v1/webhooks"): "read",
     ("GET", "/v1/webhooks/{name}/deliveries"): "read",
     ("POST", "/v1/webhooks/{name}/test"): "act",

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from controller.audit.desk import AuditDesk
+from controller.erasing import Erasures
 from controller.feedback import FeedbackOperations
 from controller.fleet import Fleet
 from controller.inspection import Inspection
@@ -40,7 +42,9 @@ class Services(Struct, frozen=True, kw_only=True):
     bus: Callable[[], Mapping[int, BusStatus]]
     operations: Operations
     feedback: FeedbackOperations
+    erasures: Erasures
     authenticator: Authenticator
     loop: Loop
     fleet: Fleet
+    audit: AuditDesk
     clock: Callable[[], int]

@@ -18,7 +18,9 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from controller.audit.live_tree import LiveTree
@@ -56,6 +58,11 @@ class HeadStatus(Struct, frozen=True, kw_only=True):
     warning: str | None
     alarm: str | None
     sink_error: str | None
+
+    def shown(self) -> dict[str, Any]:
+        """For answers: the statement with its type."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
 
 
 class Publisher:

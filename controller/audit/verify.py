@@ -95,8 +95,8 @@ def verify(
 
     Raises as ``open_audit``.
     """
+    check = _Check(outside, Sequential.of(archives))  # heads first: the log only grows meanwhile
     with open_audit(where) as file:
-        check = _Check(outside, Sequential.of(archives))
         check.entries(file)
         check.rows(file, archives)
         return check.verification()
