@@ -15,11 +15,13 @@ from contextlib import closing, contextmanager
 import psutil
 
 from controller.layout import Layout
+from controller.processes.secret_files import read_secret
 from controller.settings import Settings
 from signals.bus.port import Assignment, Bus, BusReader, BusStatus, Consumed
-from signals.errors import Unavailable
+from signals.errors import Rejected, Unavailable
 from signals.features.change import FeatureRules
 from signals.features.partitioned import PartitionedFeatures
+from signals.pseudonyms import Pseudonyms
 
 BATCH_OBJECTS = 50_000
 
@@ -48,11 +50,28 @@ def run_ingest(settings: Settings, stop: threading.Event) -> None:
             settings=settings.ingest,
             stop=stop,
             status=status,
+            pseudonyms=pseudonyms_of(settings),
         )
     finally:
         definitions.close()
         keys.close()
         features.close()
+
+
+def pseudonyms_of(settings: Settings) -> Pseudonyms | None:
+    """What takes the place of ids, where that was asked for. Raises ``Rejected`` without a key."""
+    if not settings.privacy.hash_ids:
+        return None
+    return privacy_key(settings)
+
+
+def privacy_key(settings: Settings) -> Pseudonyms:
+    """Pseudonyms under keys/privacy.key. Raises ``Rejected`` when it can't be read."""
+    path = Layout(settings.state_dir).key("privacy")
+    try:
+        return Pseudonyms(read_secret(path).encode())
+    except (OSError, ValueError) as error:
+        raise Rejected(f"{path} holds no key: {error}", field="privacy.hash_ids") from error
 
 
 def run_features(settings: Settings, stop: threading.Event) -> None:

@@ -70,7 +70,7 @@ def command(tx: Tx, inspection: Inspection, id_: str, *, now_us: int) -> Command
     first = asked[0]
     return CommandSeen(
         id=id_,
-        command=first.action.removeprefix("command."),
+        command=ACTIONS[first.action],
         actor=first.actor,
         by=_name_of(tx.keys(), first.actor),
         at_us=first.at_us,

@@ -41,7 +41,14 @@ PREFIX = "cmd"
 PRODUCER = "serve"
 REFUSED = "command.refused"
 UNCONFIRMED = "command.unconfirmed"
-ACTIONS = ("command.replay", "command.discard", "command.quarantine", "command.release")
+ACTIONS = {
+    "command.replay": "replay",
+    "command.discard": "discard",
+    "command.quarantine": "quarantine",
+    "command.release": "release",
+    "erasure.requested": "erase",
+}
+"""What the audit calls giving a command, and the command."""
 MAX_REASON = 1_000
 MAX_IDS = 1_000
 """Letters that one command may name one by one."""
@@ -112,21 +119,21 @@ class FeedbackOperations:
 
     def replay(self, chosen: Choice | Sequence[str], reason: str, *, by: Principal) -> Given:
         """Fold letters again, as if they had come in now; one that fails again is one again."""
-        details = {"reason": _said(reason)}
+        details = {"reason": said(reason)}
         wanted = [
             (target, ReplayLetters(actor=by.name, offsets=offsets, where=where))
             for target, offsets, where in self._chosen(chosen, by)
         ]
-        return self._give("replay", wanted, details, by)
+        return self.give("command.replay", wanted, details, by=by)
 
     def discard(self, chosen: Choice | Sequence[str], reason: str, *, by: Principal) -> Given:
         """Drop letters for good; their events stay on the bus until its retention takes them."""
-        details = {"reason": _said(reason)}
+        details = {"reason": said(reason)}
         wanted = [
             (target, DiscardLetters(actor=by.name, offsets=offsets, where=where))
             for target, offsets, where in self._chosen(chosen, by)
         ]
-        return self._give("discard", wanted, details, by)
+        return self.give("command.discard", wanted, details, by=by)
 
     def quarantine(self, producer: str, reason: str, *, by: Principal) -> Given:
         """Set aside what a producer posts from now on, everywhere, as dead letters."""
@@ -149,10 +156,11 @@ class FeedbackOperations:
                 "the control plane does not set itself aside", field="producer", value=producer
             )
         self._check_producer(producer, on)
-        command = Quarantine(actor=by.name, name=producer, on=on, reason=_said(reason))
+        command = Quarantine(actor=by.name, name=producer, on=on, reason=said(reason))
         wanted = [(target, command) for target in self._targets]
         details = {"reason": command.reason, "producer": producer}
-        return self._give("quarantine" if on else "release", wanted, details, by)
+        verb = "quarantine" if on else "release"
+        return self.give(f"command.{verb}", wanted, details, by=by)
 
     def _check_producer(self, producer: str, on: bool) -> None:
         """Raise ``NotFound`` for a name that nobody has, ``Conflict`` when it is so already."""
@@ -175,7 +183,7 @@ class FeedbackOperations:
     ) -> Iterator[tuple[str, tuple[int, ...], LetterSelection | None]]:
         """For each target: the letters' offsets, or what they have in common."""
         if isinstance(chosen, Choice):
-            for target in self._named(chosen.target):
+            for target in self.targets(chosen.target):
                 yield (
                     target,
                     (),
@@ -194,7 +202,8 @@ class FeedbackOperations:
         for target, offsets in sorted(by_target.items()):
             yield target, tuple(offsets), None
 
-    def _named(self, target: str | None) -> Sequence[str]:
+    def targets(self, target: str | None = None) -> Sequence[str]:
+        """That one, or all. Raises ``NotFound``."""
         if target is None:
             return self._targets
         if target not in self._targets:
@@ -215,14 +224,18 @@ class FeedbackOperations:
         for id_ in sorted(set(named)):
             yield self.letter(id_, by=by)
 
-    def _give(
+    def give(
         self,
-        name: str,
+        action: str,
         wanted: Sequence[tuple[str, Command]],
         details: Mapping[str, Any],
+        *,
         by: Principal,
     ) -> Given:
-        """Record, then post."""
+        """Record, then post: a command for each target. ``action``: one of ``ACTIONS``.
+
+        Raises ``Unavailable`` and ``Rejected``.
+        """
         self._commands.check()
         now_us = self._clock()
         given = new_id(PREFIX, now_us, os.urandom(8))
@@ -238,7 +251,7 @@ class FeedbackOperations:
             )
             for index, (target, command) in enumerate(wanted)
         ]
-        self._record(f"command.{name}", given, events, details, by)
+        self._record(action, given, events, details, by)
         try:
             self._commands.post(events)
         except TrimtabError as error:
@@ -247,7 +260,7 @@ class FeedbackOperations:
             raise
         return Given(
             id=given,
-            command=name,
+            command=ACTIONS[action],
             events=tuple(event.id for event in events),
             targets=tuple(event.target for event in events),
         )
@@ -273,7 +286,7 @@ class FeedbackOperations:
                 )
 
 
-def _said(reason: str) -> str:
+def said(reason: str) -> str:
     """The reason in one line. Raises ``Rejected`` without one."""
     told = " ".join(reason.split())
     if not told or len(told) > MAX_REASON or not told.isprintable():

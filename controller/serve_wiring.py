@@ -16,8 +16,8 @@ from controller.baselines import bring_in_baseline
 from controller.bootstrap import bus_readers, features_of, privacy_key
 from controller.bus_view import BusView
 from controller.command_post import HttpCommands
-from controller.expecting import ExpectingStore
 from controller.erasing import Erasures
+from controller.expecting import ExpectingStore
 from controller.feedback import FeedbackOperations
 from controller.fleet import Fleet, Replica, Watched, monotonic_s
 from controller.identity.oidc import reading_tokens

@@ -177,6 +177,7 @@ class EngineProcess:
             retry_after_s=settings.retry_after_s,
             metrics=figures.text,
             failed=lambda: self._engine.worker.failure,
+            pseudonyms=self._keys.pseudonyms,
         )
 
     def _say_started(self) -> None:

@@ -11,6 +11,7 @@ from engine.generation import Class
 from engine.settings import EngineSettings
 from signals.configuring import Section, setting
 from signals.errors import Rejected
+from signals.pseudonyms import Pseudonyms
 from signals.settings import IntentSettings, Name
 
 DEFAULT_INTENT = "default"
@@ -50,11 +51,13 @@ def load_run(path: Path) -> EngineRun:
 
 
 class Keys(Struct, frozen=True, kw_only=True):
-    """The process's secrets. ``serving`` None: the chat API is open."""
+    """The process's secrets. ``serving`` None: the chat API is open. ``pseudonyms`` None: ids stay
+    as clients say them."""
 
     control: str
     serving: str | None
     producer: str | None
+    pseudonyms: Pseudonyms | None = None
 
 
 def read_keys(settings: EngineSettings) -> Keys:
@@ -66,7 +69,16 @@ def read_keys(settings: EngineSettings) -> Keys:
         control=control,
         serving=_read_key(settings.serving_key_file, "engine.serving_key_file"),
         producer=_read_key(settings.producer_key_file, "engine.producer_key_file"),
+        pseudonyms=_pseudonyms(settings),
     )
+
+
+def _pseudonyms(settings: EngineSettings) -> Pseudonyms | None:
+    key = _read_key(settings.privacy_key_file, "engine.privacy_key_file")
+    try:
+        return None if key is None else Pseudonyms(key.encode())
+    except ValueError as error:
+        raise Rejected(str(error), field="engine.privacy_key_file") from error
 
 
 def _read_key(path: Path | None, field: str) -> str | None:

@@ -89,6 +89,11 @@ class TelemetrySettings(Section):
     producer_key_file: Path | None = setting(
         None, unit="", reason="bearer key of this engine as a producer of basic signals"
     )
+    privacy_key_file: Path | None = setting(
+        None,
+        unit="",
+        reason="session and external ids become pseudonyms under it; unset = they stay as they are",
+    )
     telemetry_ring: int = setting(
         20_000,
         unit="records",

@@ -51,6 +51,8 @@ def check_basic(posted: Posted, rules: Rules) -> Signal:
     in_time(event_time_us(record), rules, field=f"data.{TIME_FIELDS[type(record)]}")
     _check_stamp(stamp)
     _check_record(record, rules)
+    if rules.pseudonyms is not None:
+        record = rules.pseudonyms.record(record)
     return Signal(
         id=record_id(record),
         producer=rules.producer.name,

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from signals.errors import Denied, Rejected
-from signals.events import Command, LetterSelection, Quarantine, Signal
-from signals.rules import MAX_ID, MAX_LISTED, Rules, allow, in_time, time_us
+from signals.events import Command, Erase, LetterSelection, Quarantine, Signal
+from signals.rules import MAX_ID, MAX_LISTED, Rules, allow, check_id, in_time, time_us
 from signals.wire import Posted
 
-COMMAND_NAMES: Final = ("replay", "discard", "quarantine")
+COMMAND_NAMES: Final = ("replay", "discard", "quarantine", "erase")
 MAX_OFFSETS: Final = 1000
 MAX_OFFSET: Final = 2**63 - 1
 MAX_REASON: Final = 1000
 MAX_LETTERS: Final = 10_000
+MAX_ERASED_IDS: Final = 2
+"""Of one person: as it is stored now, and as it was before."""
 _FEEDBACK_FIELDS: Final = ("value", "request_id", "external_id", "session_id", "model", "data")
 
 
@@ -58,6 +60,9 @@ def _check(command: Command) -> None:
         _check_text(command.name, "command.name", MAX_ID)
         _check_text(command.reason, "command.reason", MAX_REASON)
         return
+    if isinstance(command, Erase):
+        _check_erasure(command)
+        return
     offsets, where = command.offsets, command.where
     if not (where is not None or offsets) or len(offsets) > MAX_OFFSETS:
         raise Rejected(
@@ -71,6 +76,18 @@ def _check(command: Command) -> None:
             raise Rejected("no offset", field="command.offsets", value=offset, allowed="1..2^63-1")
     if where is not None:
         _check_selection(where)
+
+
+def _check_erasure(command: Erase) -> None:
+    if not 1 <= len(command.ids) <= MAX_ERASED_IDS:
+        raise Rejected(
+            f"{len(command.ids)} ids in one command",
+            field="command.ids",
+            value=len(command.ids),
+            allowed=f"1..{MAX_ERASED_IDS}",
+        )
+    for id_ in command.ids:
+        check_id(id_, "command.ids")
 
 
 def _check_selection(where: LetterSelection) -> None:

@@ -23,6 +23,8 @@ Kind = Literal["basic", "semantic", "business", "command"]
 Status = Literal["ok", "error", "cancelled", "rejected"]
 Arm = Literal["baseline", "candidate"]
 
+ErasedBy = Literal["request", "session", "external"]
+
 MICROS = 1_000_000
 
 
@@ -246,7 +248,18 @@ class Quarantine(Struct, frozen=True, kw_only=True, tag_field="command", tag="qu
     reason: str
 
 
-Command = ReplayLetters | DiscardLetters | Quarantine
+class Erase(Struct, frozen=True, kw_only=True, tag_field="command", tag="erase"):
+    """Let go of whose request, session or external id this is, in the command's target.
+
+    ``ids``: the id as it is stored, or as it is now and as it was stored before.
+    """
+
+    actor: str
+    by: ErasedBy
+    ids: tuple[str, ...]
+
+
+Command = ReplayLetters | DiscardLetters | Quarantine | Erase
 """What an operator wants of the feature stage. It travels on the bus like everything else, so it is
 carried out once, in order, and a replay carries it out again."""
 

@@ -13,6 +13,7 @@ from signals.definitions import Definition
 from signals.errors import Denied, Rejected
 from signals.events import MICROS
 from signals.ingest.keys import Producer
+from signals.pseudonyms import Pseudonyms
 from signals.settings import IngestSettings
 
 MAX_ID: Final = 200
@@ -33,7 +34,10 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """What one post is judged by: who posts, what is declared, and the time it is."""
+    """What one post is judged by: who posts, what is declared, and the time it is.
+
+    ``pseudonyms``: what takes the place of session and external ids; None: they stay as they are.
+    """
 
     producer: Producer
     definitions: Mapping[str, Definition]
@@ -42,6 +46,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     now_us: int
     max_event_bytes: int = 1_048_576
     """Of one event as the bus carries it."""
+    pseudonyms: Pseudonyms | None = None
 
 
 def check_id(id_: str, field: str) -> None:

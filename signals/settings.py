@@ -262,6 +262,22 @@ class FeatureSettings(Section):
         " oldest go, counted as dropped",
         ge=1_048_576,
     )
+    letter_retention_s: int = setting(
+        1_209_600,
+        unit="s",
+        reason="dead letters for two weeks: five days after their ids are forgotten, when no replay"
+        " takes them any more",
+        ge=3600,
+        le=7_776_000,
+    )
+    erased_rows: int = setting(
+        2000,
+        unit="rows",
+        reason="requests, orphans and letters, of each, that one erasure lets go of in one"
+        " transaction; the rest is for the next",
+        ge=1,
+        le=100_000,
+    )
     command_letters: int = setting(
         1000,
         unit="events",

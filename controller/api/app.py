@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import Depends, FastAPI
 
 from controller.api import (
     audit,
     dead_letters,
     declarations,
+    erasures,
     features,
     health,
     keys,
@@ -24,7 +23,9 @@ from controller.api import (
     webhooks,
 )
 from controller.api.access import authorize, check_complete
+from controller.api.describing import describe, operation_id
 from controller.api.ports import Services
+from controller.api.tags import conditions
 
 VERSION = "0.1.0"
 
@@ -44,6 +45,7 @@ PROTECTED = tuple(
         declarations,
         metrics,
         webhooks,
+        erasures,
     )
 )
 ROUTERS = (*PROTECTED, health.router)
@@ -56,26 +58,15 @@ def make_app(services: Services) -> FastAPI:
         version=VERSION,
         summary="Policies for a running LLM engine: proposed, approved, tried, kept or undone",
         redoc_url=None,
+        generate_unique_id_function=operation_id,
     )
     app.state.services = services
     problems.install(app)
-    common = problems.documented(401, 403, 500, 503)
+    common = problems.documented(401, 403, 429, 500, 503)
+    checks = [Depends(authorize), Depends(conditions)]
     check_complete(ROUTERS)
     for router in PROTECTED:
-        app.include_router(router, dependencies=[Depends(authorize)], responses=common)
+        app.include_router(router, dependencies=checks, responses=common)
     app.include_router(health.router)
-    _document_problems(app)
+    describe(app)
     return app
-
-
-def _document_problems(app: FastAPI) -> None:
-    """Put the problem document into OpenAPI's schemas, where every route refers to it."""
-    generated = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        schema = generated()
-        schema.setdefault("components", {}).setdefault("schemas", {})
-        schema["components"]["schemas"]["Problem"] = problems.PROBLEM_SCHEMA
-        return schema
-
-    app.openapi = openapi  # type: ignore[method-assign]

@@ -21,10 +21,14 @@ Wait = Annotated[
 
 def give(client: Client, path: str, body: object, *, wait_s: float) -> Any:
     """Give a command and return what became of it within ``wait_s``, or that it still waits."""
-    given = client.post(path, body)
+    return watched(client, client.post(path, body)["id"], wait_s=wait_s)
+
+
+def watched(client: Client, command_id: str, *, wait_s: float) -> Any:
+    """What became of a command within ``wait_s``, or that it still waits."""
     until_s = time.monotonic() + wait_s
     while True:
-        found = client.get(f"/v1/commands/{given['id']}")
+        found = client.get(f"/v1/commands/{command_id}")
         if found["state"] != "waiting" or time.monotonic() >= until_s:
             return found
         time.sleep(POLL_S)

@@ -13,6 +13,7 @@ from controller.cli import (
     control,
     dead_letters,
     doctor,
+    erase,
     keys,
     metrics,
     policies,
@@ -71,6 +72,7 @@ control.add_to(app)
 why.add_to(app)
 windows.add_to(app)
 doctor.add_to(app)
+erase.add_to(app)
 app.add_typer(policies.app, name="policies")
 app.add_typer(trials.app, name="trials")
 app.add_typer(audit.app, name="audit")

@@ -27,6 +27,8 @@ def engine_run(settings: Settings) -> EngineRun:
         "control_key_file": layout.key("control").absolute(),
         "trace_log": layout.trace_log.absolute(),
     }
+    if settings.privacy.hash_ids:
+        defaults["privacy_key_file"] = layout.key("privacy").absolute()
     unset = {field: value for field, value in defaults.items() if getattr(given, field) is None}
     return EngineRun(
         target=name,

@@ -7,7 +7,7 @@
     keys/serve.key     serve as the one producer of commands to the feature stage
     keys/admin.key     the first person; he makes keys for everybody else
     keys/webhook-*.key the signing secret of each webhook that names no file of its own
-    keys/privacy.key   what pseudonyms of ids are keyed by, where ids are hashed
+    keys/privacy.key   what pseudonyms of ids are keyed by
 
 Idempotent: what is there stays. A key whose file was lost is made anew under the same name, for the
 store keeps only hashes. The metrics that are built in or that the file declares are brought into
@@ -69,9 +69,7 @@ def prepare(settings: Settings) -> tuple[Path, ...]:
 
 def _secrets(settings: Settings, layout: Layout) -> dict[Path, Callable[[], str]]:
     """Secrets that are in no store, and how each is made."""
-    found = {layout.key("control"): new_secret}
-    if settings.privacy.hash_ids:
-        found[layout.key("privacy")] = new_secret
+    found = {layout.key("control"): new_secret, layout.key("privacy"): new_secret}
     for name, hook in settings.webhooks.hooks.items():
         if hook.secret_file is None:
             found[layout.key(f"webhook-{name}")] = lambda: webhook_secret(os.urandom(SECRET_BYTES))

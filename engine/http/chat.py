@@ -18,12 +18,16 @@ from engine.http.conversations import Conversations
 from engine.http.marks import read_marks
 from engine.http.streaming import AnswerResponse
 from signals.errors import Rejected, Unavailable
+from signals.pseudonyms import Pseudonyms
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ChatApi(Struct, frozen=True, kw_only=True):
-    """What the chat API needs. ``key`` None: open. ``failed``: why the engine stopped, if so."""
+    """What the chat API needs. ``key`` None: open. ``failed``: why the engine stopped, if so.
+
+    ``pseudonyms`` take the place of clients' session and external ids; None: they stay.
+    """
 
     model: str
     conversations: Conversations
@@ -33,6 +37,7 @@ class ChatApi(Struct, frozen=True, kw_only=True):
     retry_after_s: int
     metrics: Callable[[], bytes]
     failed: Callable[[], BaseException | None]
+    pseudonyms: Pseudonyms | None = None
 
 
 def chat_app(api: ChatApi) -> FastAPI:
@@ -52,7 +57,8 @@ def chat_app(api: ChatApi) -> FastAPI:
     async def complete(request: Request) -> Response:
         """Answer a conversation, whole or as server-sent events."""
         ask = parse_ask(await read_bounded(request, api.max_request_bytes))
-        talk = await api.conversations.open(ask, read_marks(request.headers, api.classes))
+        marks = read_marks(request.headers, api.classes, api.pseudonyms)
+        talk = await api.conversations.open(ask, marks)
         return AnswerResponse(
             talk,
             api.conversations.cancel,

@@ -10,6 +10,7 @@ from msgspec import Struct
 from engine.generation import CLASSES, Class
 from engine.http.asks import BadAsk
 from engine.run_settings import DEFAULT_INTENT
+from signals.pseudonyms import Pseudonyms
 
 INTENT_HEADER = "x-trimtab-intent"
 CLASS_HEADER = "x-trimtab-class"
@@ -32,19 +33,28 @@ class Marks(Struct, frozen=True, kw_only=True):
     traceparent: str | None = None
 
 
-def read_marks(headers: Mapping[str, str], classes: Mapping[str, Class]) -> Marks:
+def read_marks(
+    headers: Mapping[str, str],
+    classes: Mapping[str, Class],
+    pseudonyms: Pseudonyms | None = None,
+) -> Marks:
     """Marks from lower-case headers. An intent nobody declared counts as ``default``.
 
-    ``classes``: the class of each declared intent. Raises ``BadAsk`` for an unknown class and for
-    an id that is empty, too long or not visible ASCII.
+    ``classes``: the class of each declared intent. ``pseudonyms`` take the place of ids here, at
+    the door, so that nothing behind it holds the client's own. Raises ``BadAsk`` for an unknown
+    class and for an id that is empty, too long or not visible ASCII.
     """
     named = headers.get(INTENT_HEADER, DEFAULT_INTENT)
     intent = named if named in classes else DEFAULT_INTENT
+    session_id, external_id = _id(headers, SESSION_HEADER), _id(headers, EXTERNAL_ID_HEADER)
+    if pseudonyms is not None:
+        session_id = session_id and pseudonyms.session(session_id)
+        external_id = external_id and pseudonyms.external(external_id)
     return Marks(
         intent=intent,
         class_=_class(headers.get(CLASS_HEADER), classes.get(intent, "interactive")),
-        session_id=_id(headers, SESSION_HEADER),
-        external_id=_id(headers, EXTERNAL_ID_HEADER),
+        session_id=session_id,
+        external_id=external_id,
         traceparent=headers.get("traceparent"),
     )
 

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from signals.definitions import Definitions
-from signals.events import Command, Signal
+from signals.events import Command, ErasedBy, Signal
 from signals.features.batch import (
     DeadLetter,
     EngineKey,
@@ -147,6 +147,15 @@ class Carried(Struct, frozen=True, kw_only=True):
     summoned: Summoned
 
 
+class Erasure(Struct, frozen=True, kw_only=True):
+    """What is to be let go of, in a target, by the command at this offset."""
+
+    offset: int
+    target: str
+    by: ErasedBy
+    ids: tuple[str, ...]
+
+
 class Known:
     """Everything that ``Needs`` asked for, kept up to date while the batch is folded."""
 
@@ -215,6 +224,7 @@ class Change:
         self.carried: Carried | None = None
         self.commands: list[CommandOutcome] = []
         self.quarantine: dict[str, Quarantined | None] = {}
+        self.erasure: Erasure | None = None
 
     def count(self, event: Event, fate: Fate | None = None) -> None:
         """Count an event of a producer, or (``fate``) what became of one."""

@@ -1,4 +1,4 @@
-"""Commands carried out: dead letters replayed or discarded, producers set aside. Pure.
+"""Commands carried out: letters replayed or discarded, producers set aside, erasures. Pure.
 
 A command is folded in a batch of its own, so everything that came before it on the bus is in the
 store when it is its turn, and what it does is one transaction with its offset::
@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from signals.codec import Malformed, decode
-from signals.events import Command, DiscardLetters, Quarantine, ReplayLetters
+from signals.events import Command, DiscardLetters, Erase, Quarantine, ReplayLetters
 from signals.features.batch import Again, DeadLetter, Event, Summoned, kind_of, sightings
-from signals.features.change import Carried, Change
+from signals.features.change import Carried, Change, Erasure
 from signals.features.letters import Chosen
 from signals.features.operating import CommandName, CommandOutcome, Quarantined
 from signals.features.recording import Recording
@@ -88,6 +88,14 @@ class Obedience(Struct, frozen=True):
                 self._discard()
             case Quarantine():
                 self._quarantine(event, command)
+            case Erase():
+                # After all else that this batch writes, so that nothing of it stays behind.
+                change.erasure = Erasure(
+                    offset=event.offset,
+                    target=event.signal.target,
+                    by=command.by,
+                    ids=command.ids,
+                )
         change.carried = Carried(event=event, command=command, summoned=self.summoned)
 
     def _replay(self) -> None:
@@ -168,3 +176,5 @@ def _name(command: Command) -> CommandName:
             return "discard"
         case Quarantine():
             return "quarantine" if command.on else "release"
+        case Erase():
+            return "erase"

@@ -146,6 +146,21 @@ def bury_orphans(
     return len(letters)
 
 
+def expire(db: sqlite3.Connection, before_us: int, limit: int) -> int:
+    """Drop the oldest letters, if they were accepted before then; how many. Counted as dropped."""
+    oldest = "SELECT bus_offset FROM dead_letters ORDER BY bus_offset LIMIT ?"
+    gone = db.execute(
+        f"DELETE FROM dead_letters WHERE bus_offset IN ({oldest}) AND accepted_us < ?"
+        " RETURNING producer, reason, LENGTH(body)",
+        (limit, before_us),
+    ).fetchall()
+    for _, reason, size in gone:
+        _count(db, _shelf(reason), letters=-1, bytes_=-size, dropped=1)
+    dropped = Counter(producer for producer, _, _ in gone)
+    add_counts(db, {name: ProducerCounts(dropped=count) for name, count in dropped.items()})
+    return len(gone)
+
+
 def _bound(db: sqlite3.Connection, shelf: str, settings: FeatureSettings) -> None:
     most = settings.quarantined_letters if shelf == QUARANTINED else settings.dead_letters
     dropped: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from signals.errors import Rejected
 
 MAX_OFFSET: Final = 2**63 - 1
 
-CommandName = Literal["replay", "discard", "quarantine", "release"]
+CommandName = Literal["replay", "discard", "quarantine", "release", "erase"]
 
 _LETTER_ID = re.compile(r"(\d{1,6})-(\d{1,19})", re.ASCII).fullmatch
 
@@ -42,7 +42,8 @@ class CommandOutcome(Struct, frozen=True, kw_only=True):
     Letters: ``done`` (they are no dead letters any more), ``failed`` (still are), ``absent`` (there
     is none at that offset) and ``left`` (asked for beyond what one command takes). ``last_offset``:
     the highest that was looked at; where a selection left some, the next command goes on from
-    there. ``subject``: the producer that a quarantine is about, and ``reason`` why.
+    there. ``subject``: the producer that a quarantine is about, and ``reason`` why. Of an erasure,
+    ``done`` counts what was anonymised or removed, and the same command again takes what is left.
     """
 
     offset: int

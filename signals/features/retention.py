@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from signals.events import MICROS
 from signals.features.keeping import oldest_us
-from signals.features.letters import bury_orphans
+from signals.features.letters import bury_orphans, expire
 from signals.features.model import ATOM_S, WIDTHS_S
 from signals.features.seen import SeenDays
 from signals.settings import FeatureSettings
@@ -37,6 +37,8 @@ def steps(
     yield _deletion("engines WHERE last_us < ?", (cut_us,), limit)
     orphans_us = accepted_us - settings.orphan_s * MICROS
     yield lambda db: bury_orphans(db, orphans_us, limit, settings)
+    letters_us = accepted_us - settings.letter_retention_s * MICROS
+    yield lambda db: expire(db, letters_us, limit)
     for day in seen.over(accepted_us):
         yield lambda _, day=day: seen.forget_some(day)  # type: ignore[misc]
 

@@ -267,12 +267,33 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        # What is deleted within a page is overwritten there: it costs no I/O.
+        connection.execute("PRAGMA secure_delete = FAST")
         with transaction(connection):
             _bring_up_to_date(connection, path)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+@contextmanager
+def overwriting(connection: sqlite3.Connection, *, wanted: bool) -> Iterator[None]:
+    """What the transaction inside deletes is overwritten, and the log beside the file cut off.
+
+    ``wanted`` False: as ever. A reader that is in the middle of something keeps the log for now;
+    then it goes when it is next begun anew. Pages that were given back earlier, whole, keep what
+    they held until they are used again, or ``VACUUM`` is run.
+    """
+    if not wanted:
+        yield
+        return
+    connection.execute("PRAGMA secure_delete = ON")
+    try:
+        yield
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        connection.execute("PRAGMA secure_delete = FAST")
 
 
 @contextmanager

@@ -61,7 +61,8 @@ class FeatureStore:
 
     def commit(self, written: Written, position: Position) -> None:
         """Write everything and the new position, or nothing. Raises ``Fenced``."""
-        with self._writing():
+        erases = written.change.erasure is not None
+        with passing(), schema.overwriting(self._db, wanted=erases), self._writing():
             self._write(written, position)
         self.position = position
 

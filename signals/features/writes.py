@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from signals.features import letters, rows
+from signals.features import erasing, letters, rows
 from signals.features.change import Change, Orphan
 from signals.features.model import WindowKey, WindowRevision
 from signals.settings import FeatureSettings
@@ -79,6 +79,9 @@ def write(db: sqlite3.Connection, written: Written) -> None:
     db.executemany(_WINDOW, [rows.row_of_window(window) for window in written.windows])
     db.executemany(_VANISH, [rows.row_of_key(key) for key in written.vanished])
     letters.add_counts(db, change.producers)
+    if change.erasure is not None:
+        erased = erasing.erase(db, change.erasure, limit=written.settings.erased_rows)
+        change.commands = [erased.told(each) for each in change.commands]
     _write_commands(db, written)
 
 

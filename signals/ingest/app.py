@@ -28,6 +28,7 @@ from signals.ingest.counters import IngestCounters
 from signals.ingest.keys import KeyReader
 from signals.ingest.posting import Posting
 from signals.ingest.problems import answer_with_problems
+from signals.pseudonyms import Pseudonyms
 from signals.settings import IngestSettings
 
 PATH: Final = "/v1/signals"
@@ -60,9 +61,10 @@ def make_app(
     settings: IngestSettings,
     clock: Callable[[], int] = lambda: time.time_ns() // 1000,
     status: Callable[[], BusStatus] | None = None,
+    pseudonyms: Pseudonyms | None = None,
 ) -> FastAPI:
     """The signals API. ``clock`` gives µs since the epoch, ``status`` how far the log is, for the
-    metrics.
+    metrics; ``pseudonyms`` take the place of session and external ids before anything is kept.
 
     ``definitions`` and ``targets`` are asked at every post, so they may change while it runs.
     """
@@ -78,6 +80,7 @@ def make_app(
             settings=settings,
             counters=counters,
             clock=clock,
+            pseudonyms=pseudonyms,
         )
     )
     answer_with_problems(app)

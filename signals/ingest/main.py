@@ -16,6 +16,7 @@ from signals.errors import Broken, Unavailable
 from signals.ingest.app import make_app
 from signals.ingest.connections import bounded_http
 from signals.ingest.keys import KeyReader
+from signals.pseudonyms import Pseudonyms
 from signals.settings import IngestSettings
 
 GRACE_S = 5
@@ -36,10 +37,12 @@ def run(
     settings: IngestSettings,
     stop: threading.Event,
     status: Callable[[], BusStatus] | None = None,
+    pseudonyms: Pseudonyms | None = None,
 ) -> None:
     """Serve until ``stop`` is set, then end gracefully and close the bus, whatever happens.
 
-    ``status``, where the bus has one of its own, becomes gauges in the metrics. Requests under way
+    ``status``, where the bus has one of its own, becomes gauges in the metrics; ``pseudonyms``: see
+    ``make_app``. Requests under way
     get their answers (``GRACE_S`` seconds at most) and everything acknowledged is durable. Raises
     ``Unavailable`` if the port cannot be had.
     """
@@ -52,6 +55,7 @@ def run(
             targets=targets,
             settings=settings,
             status=status,
+            pseudonyms=pseudonyms,
         )
         _serve(app, settings, stop)
     finally:

@@ -24,6 +24,7 @@ from signals.ingest.rates import Rates
 from signals.ingest.reading import BESIDE_BYTES, expand_body, read_body
 from signals.ingest.recent import RecentIds
 from signals.ingest.sorting import Sorted, Sorting, sorted_at_once
+from signals.pseudonyms import Pseudonyms
 from signals.rules import Rules
 from signals.settings import IngestSettings
 
@@ -43,7 +44,9 @@ class Posting:
         settings: IngestSettings,
         counters: IngestCounters,
         clock: Callable[[], int],
+        pseudonyms: Pseudonyms | None,
     ) -> None:
+        self._pseudonyms = pseudonyms
         self._appender = Appender(bus)
         self._max_event_bytes = bus.max_event_bytes
         self._keys = keys
@@ -86,6 +89,7 @@ class Posting:
             settings=self._settings,
             now_us=self._clock(),
             max_event_bytes=self._max_event_bytes,
+            pseudonyms=self._pseudonyms,
         )
         return await self._take(await self._sort(plain, media, rules), rules, share)
 

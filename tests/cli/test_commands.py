@@ -201,7 +201,8 @@ def test_a_missing_key_says_how_to_get_one(tmp_path: Path) -> None:
 def test_init_makes_state_and_keys_once_for_their_owner_only(tmp_path: Path) -> None:
     trimtab = Trimtab(tmp_path)
     made = trimtab("init", "--json").json["made"]
-    assert {Path(one).name for one in made} == {"admin.key", "control.key", "serve.key"}
+    names = {"admin.key", "control.key", "privacy.key", "serve.key"}
+    assert {Path(one).name for one in made} == names
     assert {stat.S_IMODE(Path(one).stat().st_mode) for one in made} == {0o600}
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
     assert trimtab("init", "--json").json["made"] == []
