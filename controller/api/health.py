@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from controller.api.access import Wired, authorize
 from controller.api.answers import Answer
+from controller.api.audit_figures import audit_figures
 from controller.api.ports import Services
 from controller.api.problems import documented
 from controller.store.port import Tx
@@ -79,7 +80,8 @@ class ControllerFigures(Collector):
             watermark_us = self._services.features.watermark_us(target)
             if watermark_us:
                 age.add_metric([target], (self._services.clock() - watermark_us) / MICROS)
-        return (policies, control, units, age, *self._webhooks(), *self._feedback())
+        audit = audit_figures(self._services.audit.publisher.status(), self._services.clock())
+        return (policies, control, units, age, *self._webhooks(), *self._feedback(), *audit)
 
     def _webhooks(self) -> Iterable[Metric]:
         """How far each webhook is behind, and what became of its deliveries."""

@@ -127,7 +127,7 @@ def prove(
     size: Annotated[int | None, typer.Option(min=1, help="Of the tree; unset, all of it.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Fetch a proof and check it here: an entry is in the log, or the log only grew. Exits 1 if not.
+    """Fetch a proof and check it here: an entry is in the log, or the log only grew. 1 if not.
 
     \b
     trimtab audit prove 17
