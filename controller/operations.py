@@ -6,85 +6,143 @@ The loop then brings the engine after it. Hold, kill and release are in ``contro
 
 from __future__ import annotations
 
-import os
+from typing import Final
 
-from controller.control import ControlOperations
-from controller.following import MANY, end_trial, said
-from controller.store.port import Principal, Tx
+from controller.approving import approval_of
+from controller.considering import Evaluation, consider, evaluate
+from controller.declaring import ChangeOperations
+from controller.detaching import DetachOperations
+from controller.following import said
+from controller.hand_made import (
+    by_hand,
+    check_unmoved,
+    decision,
+    denial,
+    give_way,
+    waiting_on,
+)
+from controller.reverting import check_on_top, newer_kept, take_away
+from controller.spec_checks import check_setting
+from controller.state import Declared
+from controller.store.port import Principal
 from controller.trial import blocks
 from controller.trials import Trial
-from engine.generation import CLASSES
-from policies import laws
-from policies.ids import new_id
-from policies.knobs import KnobSpec
-from policies.policy import Mode, Origin, Policy
+from policies.guardrails import refused
+from policies.knobs import TARGET_SCOPE, KnobSpec
+from policies.lifecycle import check_move
+from policies.policy import Mode, Origin, OriginKind, Policy
+from policies.proposal import Proposal
+from policies.runtime_config import RuntimeConfig
 from policies.settings import Setting
 from signals.errors import Conflict, Rejected, Unavailable
+from signals.events import MICROS
 
 
-class Operations(ControlOperations):
+class Operations(ChangeOperations, DetachOperations):
     """The use cases."""
 
     def propose(
-        self, target: str, knob: str, setting: Setting, reason: str, *, by: Principal
+        self,
+        target: str,
+        knob: str,
+        setting: Setting,
+        reason: str,
+        *,
+        by: Principal,
+        scope: str = TARGET_SCOPE,
+        supersede: bool = False,
     ) -> Policy:
-        """A change proposed by hand; it waits for another person's approval whatever the mode."""
-        declared = self.target(target)
-        spec = self._spec(target, knob)
-        _check(spec, setting)
+        """A change proposed by hand; it waits for approval whatever the mode.
+
+        ``supersede``: what waits for a person on the same place gives way to it. Raises
+        ``Conflict`` naming the guardrail that denies it; the denial is recorded.
+        """
+        declared, seen, spec = self._known(target, knob, scope)
+        check_setting(spec, setting)
         now_us = self._clock()
-        seen = self._fleet.first(target).read(max_age_s=5.0)
-        current = None if seen is None else seen.setting(knob)
-        if current is None:
-            raise Conflict(
-                f"the engine of {target} can't be read now", field="target", value=target
-            )
-        policy = Policy(
-            id=new_id("pol", now_us, os.urandom(8)),
+        wanted = Proposal(
             target=target,
             knob=knob,
-            before=Setting(
-                value=None if current.law else current.value, law=current.law, shrink=current.shrink
-            ),
+            scope=scope,
             setting=setting,
-            origin=Origin(kind="person", name=by.name),
+            before=Setting(value=spec.boot),
+            origin=Origin(kind="person", name=by.name, version=by.id),
             reason=said(reason),
-            risk=spec.risk,
-            mode=declared.target.knobs.mode(knob),
-            proposed_by=by.id,
-            created_us=now_us,
-            updated_us=now_us,
-            expires_us=now_us + declared.trial.proposal_ttl_s * 1_000_000,
         )
         with self._store.write() as tx:
-            _check_room(tx, target, declared.guardrails.max_pending)
-            tx.add_policy(policy)
-            policy = tx.move(policy, "pending", actor=by.id, at_us=now_us)
+            yields = waiting_on(tx, wanted) if supersede else []
+            found = consider(
+                tx,
+                declared,
+                seen,
+                wanted,
+                spec=spec,
+                now_us=now_us,
+                without=[one.id for one in yields],
+            )
+            policy = by_hand(declared, found, tx.modes(target), by=by, now_us=now_us)
+            denied = refused(found.case)
+            if denied is None:
+                give_way(tx, yields, policy, by=by, now_us=now_us)
+                tx.add_policy(policy)
+                policy = tx.move(policy, "pending", actor=by.id, at_us=now_us)
+            else:
+                tx.add_decision(decision(denied, by=by, now_us=now_us))
+        if denied is not None:
+            raise denial(denied)
         self._wake()
         return policy
 
+    def evaluate(
+        self,
+        target: str,
+        knob: str,
+        setting: Setting,
+        *,
+        scope: str = TARGET_SCOPE,
+        origin: OriginKind = "person",
+        emergency: bool = False,
+    ) -> Evaluation:
+        """What would become of a change, without making it. Changes nothing."""
+        declared, seen, spec = self._known(target, knob, scope)
+        wanted = Proposal(
+            target=target,
+            knob=knob,
+            scope=scope,
+            setting=setting,
+            before=Setting(value=spec.boot),
+            origin=Origin(kind=origin, name="evaluation"),
+            reason="an evaluation",
+            emergency=emergency,
+        )
+        with self._store.read() as tx:
+            found = consider(tx, declared, seen, wanted, spec=spec, now_us=self._clock())
+            return evaluate(tx, declared, found)
+
     def approve(self, policy_id: str, shown_digest: str, *, by: Principal) -> Policy:
-        """Approve exactly what was shown. The proposer may not approve his own."""
+        """Say yes to exactly what was shown; with high risk it needs a second person.
+
+        Raises ``Conflict`` where the yes does not count, and where the place has moved since.
+        """
+        boot = self._boot(policy_id)
+        now_us = self._clock()
         with self._store.write() as tx:
             policy = tx.policy(policy_id)
-            if policy.shown_digest != shown_digest:
-                raise Conflict(
-                    "the approval names another digest than the policy has; look again",
-                    field="shown_digest",
-                    value=shown_digest,
-                    allowed=policy.shown_digest,
-                )
-            if policy.proposed_by == by.id:
-                raise Conflict("the proposer can't approve his own policy", field="by", value=by.id)
-            now_us = self._clock()
-            waits_s = self.target(policy.target).trial.approval_ttl_s
+            check_move(policy.id, policy.state, "approved")
+            declared = self.target(policy.target)
+            approval = approval_of(policy, shown_digest, by, now_us=now_us)
+            check_unmoved(tx, declared, policy, boot)
+            approvals = (*policy.approvals, approval)
+            if len(approvals) < policy.approvals_needed:
+                return tx.amend(policy, "seconded", actor=by.id, at_us=now_us, approvals=approvals)
             moved = tx.move(
                 policy,
                 "approved",
                 actor=by.id,
                 at_us=now_us,
+                approvals=approvals,
                 decided_by=by.id,
-                expires_us=now_us + waits_s * 1_000_000,
+                expires_us=now_us + declared.trial.approval_ttl_s * MICROS,
             )
         self._wake()
         return moved
@@ -102,21 +160,23 @@ class Operations(ControlOperations):
                 cause=said(reason),
             )
 
-    def revert(self, policy_id: str, reason: str, *, by: Principal) -> Policy:
-        """Take a policy's layer away, whatever the judge thinks of it."""
-        now_us = self._clock()
+    def revert(
+        self, policy_id: str, reason: str, *, by: Principal, with_newer: bool = False
+    ) -> Policy:
+        """Take a policy's layer away, whatever the judge thinks of it.
+
+        Raises ``Conflict`` naming the newer layer that lies on the same place. ``with_newer``: kept
+        policies above it go first; a person's override stays, and covers the place as before.
+        """
+        now_us, cause = self._clock(), f"reverted by {by.name}: {said(reason)}"
         with self._store.write() as tx:
             policy = tx.policy(policy_id)
-            moved = tx.move(
-                policy,
-                "reverting",
-                actor=by.id,
-                at_us=now_us,
-                cause=f"reverted by {by.name}: {said(reason)}",
-                undo_us=now_us,
-            )
-            end_trial(tx, policy, now_us)
-            _disturb(tx, policy, actor=by.id, now_us=now_us)
+            newer = newer_kept(tx, policy)
+            if not with_newer:
+                check_on_top(tx, policy, newer, now_us)
+            for above in newer:
+                take_away(tx, above, f"{cause} (with {policy.id}, below it)", by.id, now_us)
+            moved = take_away(tx, policy, cause, by.id, now_us)
         self._wake()
         return moved
 
@@ -149,7 +209,7 @@ class Operations(ControlOperations):
     def set_mode(self, target: str, knob: str, mode: Mode, *, by: Principal) -> None:
         """Raise or lower what the loop may do with a knob. 409 when a file declares it."""
         declared = self.target(target)
-        self._spec(target, knob)
+        _spec_in(target, self._seen(target), knob)
         if declared.target.knobs.managed(knob):
             raise Conflict(
                 f"the mode of {knob} is declared by the configuration file; change it there",
@@ -169,82 +229,57 @@ class Operations(ControlOperations):
             )
         self._wake()
 
-    def _spec(self, target: str, knob: str) -> KnobSpec:
+    def _known(
+        self, target: str, knob: str, scope: str
+    ) -> tuple[Declared, RuntimeConfig, KnobSpec]:
+        """What the file and the engine say of a place. Raises ``Rejected`` where there is none."""
+        declared, seen = self.target(target), self._seen(target)
+        spec = _spec_in(target, seen, knob)
+        known = (TARGET_SCOPE, *declared.target.intents)
+        if scope not in known:
+            raise Rejected(
+                f"{target} has no scope {scope!r}", field="scope", value=scope, allowed=known
+            )
+        spec.check_scope(scope, field="scope")
+        return declared, seen, spec
+
+    def _seen(self, target: str) -> RuntimeConfig:
         self.target(target)
         seen = self._fleet.first(target).read(max_age_s=60.0)
         if seen is None:
             raise Unavailable(f"the engine of {target} does not answer, so its knobs are unknown")
-        specs = {spec.name: spec for spec in seen.knobs}
-        if knob not in specs:
-            raise Rejected(
-                f"the engine of {target} has no knob {knob!r}",
-                field="knob",
-                value=knob,
-                allowed=sorted(specs),
-            )
-        return specs[knob]
+        return seen
+
+    def _boot(self, policy_id: str) -> int | None:
+        """The boot value of a policy's knob; None while the engine does not answer."""
+        with self._store.read() as tx:
+            policy = tx.policy(policy_id)
+        seen = self._fleet.first(policy.target).read(max_age_s=60.0)
+        specs = () if seen is None else seen.knobs
+        return next((spec.boot for spec in specs if spec.name == policy.knob), None)
+
+
+def _spec_in(target: str, seen: RuntimeConfig, knob: str) -> KnobSpec:
+    specs = {spec.name: spec for spec in seen.knobs}
+    if knob not in specs:
+        raise Rejected(
+            f"the engine of {target} has no knob {knob!r}",
+            field="knob",
+            value=knob,
+            allowed=sorted(specs),
+        )
+    return specs[knob]
+
+
+OTHERS_PAUSE: Final = {
+    "emergency": "an emergency is in force; the trial goes on when it ends",
+    "override": "an override covers it; the trial goes on when that ends",
+    "change": "a declared change or a freeze window suspends it; the trial goes on after it",
+}
 
 
 def _resumed(trial: Trial, now_us: int) -> Trial:
-    if trial.paused_by == "emergency":
-        raise Conflict("an emergency is in force; the trial goes on when it ends", field="state")
+    why = OTHERS_PAUSE.get(trial.paused_by or "")
+    if why is not None:
+        raise Conflict(why, field="state")
     return blocks.resume(trial, now_us=now_us)
-
-
-def _check_room(tx: Tx, target: str, most: int) -> None:
-    """Raise ``Conflict`` when too many proposals already wait for a person or for their turn."""
-    waiting = len(tx.policies(target=target, states=("pending", "approved"), limit=MANY))
-    if waiting >= most:
-        raise Conflict(
-            f"{waiting} policies of {target} already wait; answer or revert some first",
-            field="target",
-            value=target,
-            allowed=f"at most {most} (guardrails.max_pending)",
-        )
-
-
-def _disturb(tx: Tx, reverted: Policy, *, actor: str, now_us: int) -> None:
-    """A layer is gone from under a running trial: its arms are no longer those that were frozen."""
-    for trial in tx.trials(target=reverted.target, running=True):
-        policy = tx.policy(trial.plan.policy_id)
-        if policy.id == reverted.id or trial.state != "running":
-            continue
-        if policy.knob == reverted.knob and policy.state in ("applying", "on_trial"):
-            cause = f"INCONCLUSIVE: {reverted.id}, below it, was reverted"
-            tx.move(
-                policy,
-                "reverting",
-                actor=actor,
-                at_us=now_us,
-                cause=cause,
-                undo_us=now_us,
-                verdict="INCONCLUSIVE",
-            )
-            tx.save_trial(blocks.finish(trial, now_us=now_us))
-        else:
-            cut = blocks.cut(trial, now_us=now_us, why=f"{reverted.id} was reverted")
-            tx.save_trial(blocks.begin(cut, now_us=now_us))
-
-
-def _check(spec: KnobSpec, setting: Setting) -> None:
-    """Raise ``Rejected`` for what the engine would refuse; approvals should mean something."""
-    if (setting.value is None) == (setting.law is None):
-        raise Rejected("give a value or a law, not both", field="setting")
-    if setting.shrink == "preempt" and spec.capability != "drain":
-        raise Rejected(
-            f"{spec.name} has nothing to preempt",
-            field="shrink",
-            value=setting.shrink,
-            allowed=("drain",),
-        )
-    if setting.law is not None:
-        laws.check(setting.law, lambda value, field: spec.check(value, field=field), field="law")
-        if setting.law.class_ not in (None, *CLASSES):
-            raise Rejected(
-                f"no class {setting.law.class_!r}",
-                field="law.class",
-                value=setting.law.class_,
-                allowed=CLASSES,
-            )
-    elif setting.value is not None:
-        spec.check(setting.value, field="value")

@@ -183,11 +183,13 @@ def test_an_approved_policy_outlives_a_long_trial_before_it(tmp_path: Path) -> N
 def test_too_many_proposals_are_refused_with_the_bound(tmp_path: Path) -> None:
     world = World(tmp_path, quality=anything)
     world.run(1)
-    for _ in range(world.declared.guardrails.max_pending):
-        world.operations.propose("chat", "active_cap", Setting(value=4), "again", by=ADA)
+    for n in range(world.declared.guardrails.max_pending):
+        world.operations.propose("chat", "active_cap", Setting(value=9 + n), "again", by=ADA)
         world.run(0.1)
-    with pytest.raises(Conflict, match="already wait"):
+    with pytest.raises(Conflict, match="already wait") as refused:
         world.operations.propose("chat", "active_cap", Setting(value=4), "again", by=ADA)
+    assert (refused.value.field, refused.value.value) == ("guardrail", "pending")
+    assert refused.value.allowed == {"pending": 16.0, "allowed": 16.0}
 
 
 def test_a_denial_is_recorded_once_however_often_it_comes(tmp_path: Path) -> None:
