@@ -31,6 +31,7 @@ from controller.processes.addresses import control_urls
 from controller.processes.first_start import bring_in_metrics
 from controller.processes.secret_files import read_secret
 from controller.rating import Rating, terms
+from controller.retention import retention_running
 from controller.rules.firing import compile_rules
 from controller.serve import TargetLoop
 from controller.serving import Identity, Loops, take_identity
@@ -109,6 +110,7 @@ def _serve(
             loops.running(stop),
             publishing(audit, stop),
             webhooks_running(settings, store, stop, clock=wall_us),
+            retention_running(store, settings.privacy, clock=wall_us),
         ):
             serve_until(stop, make_app(services), settings.serve)
         loops.check()

@@ -102,7 +102,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 class Act(Struct, frozen=True, kw_only=True):
-    """An audit entry that is to be: its index, and a later time if need be, come as it is stored."""
+    """An audit entry that is to be: index, and a later time if need be, come as it is stored."""
 
     at_us: int
     actor: str
@@ -230,6 +230,9 @@ class Tx(
 
     def decisions(self, *, target: str | None = None, limit: int = 100) -> list[Decision]:
         """Newest first."""
+
+    def prune_decisions(self, before_us: int, *, limit: int = 1000) -> int:
+        """Forget the oldest, if they were made before; how many, at most ``limit``."""
 
     def note(self, key: str) -> str | None:
         """A small named value (window cursor, epoch, baseline digest, …); None when absent."""

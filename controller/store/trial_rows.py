@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from controller.store.port import Decision
@@ -70,6 +70,12 @@ class TrialRows(Rows):
             raise Conflict(
                 f"decision {decision.id} exists already", field="id", value=decision.id
             ) from error
+
+    def prune_decisions(self, before_us: int, *, limit: int = 1000) -> int:
+        """How many were forgotten."""
+        oldest = select(decisions.c.seq).order_by(decisions.c.seq).limit(bounded(limit))
+        old = (decisions.c.seq.in_(oldest), decisions.c.at_us < before_us)
+        return self._for_writing().execute(delete(decisions).where(*old)).rowcount
 
     def decisions(self, *, target: str | None = None, limit: int = 100) -> list[Decision]:
         """Newest first."""
