@@ -27,7 +27,7 @@ class ArchiveRows(AuditRows):
         query = query.where(columns.leaf_index >= first)
         query = query.order_by(columns.leaf_index).limit(bounded(limit))
         found: list[tuple[int, bytes, bytes]] = []
-        for row in self._connection.execute(query):
+        for row in self._audited.execute(query):
             if row.stored is None:
                 break
             found.append((row.leaf_index, bytes(row.leaf_hash), bytes(row.stored)))
@@ -38,7 +38,7 @@ class ArchiveRows(AuditRows):
         columns = audit_entries.c
         query = select(columns.leaf_index).where(columns.at_us < before_us)
         query = query.order_by(columns.at_us.desc(), columns.leaf_index.desc()).limit(1)
-        found = self._connection.execute(query).scalar_one_or_none()
+        found = self._audited.execute(query).scalar_one_or_none()
         return -1 if found is None else int(found)
 
     def add_archive(self, archive: Archive, *, actor: str) -> None:
@@ -52,7 +52,8 @@ class ArchiveRows(AuditRows):
             "sha256": bytes.fromhex(archive.sha256),
             "body": body,
         }
-        self._for_writing().execute(insert(audit_archives).values(row))
+        self._for_writing()
+        self._audited.execute(insert(audit_archives), row)
         self._record(
             at_us=archive.at_us,
             actor=actor,

@@ -1,22 +1,23 @@
-"""The audit's rows. A change locks the head row, which gives the index, after its own row."""
+"""The audit's rows, as they are read and as acts of no other table are written."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select
 
+from controller.store.appending import Appending
 from controller.store.entry_rows import ENTRY_COLUMNS, entry_of
 from controller.store.port import AuditQuery
-from controller.store.rows import Rows, bounded
-from controller.store.tables import audit_entries, audit_head
-from policies.audit import Entry, canonical, leaf_hash
+from controller.store.rows import bounded
+from controller.store.tables import audit_entries
+from policies.audit import Entry
 from policies.lifecycle import STATES
 from signals.errors import Broken
 
 RESERVED: Final = frozenset(
     {f"policy.{state}" for state in STATES}
-    | {"key.created", "key.revoked"}
+    | {"key.created", "key.revoked", "key.rotated", "key.superseded"}
     | {"policy.seconded"}
     | {"metric.declared", "metric.changed", "metric.retired"}
     | {"override.set", "override.ended", "change.declared", "change.ended"}
@@ -27,7 +28,7 @@ LAST: Final = "\uffff"
 """Sorts after whatever an id may hold."""
 
 
-class AuditRows(Rows):
+class AuditRows(Appending):
     """Append and read; nothing else, and the database's triggers refuse anything else."""
 
     def append_audit(
@@ -40,7 +41,7 @@ class AuditRows(Rows):
         target: str,
         details: dict[str, Any],
     ) -> None:
-        """The next entry; its time is the head's where the clock has gone back.
+        """One more entry; its time is the head's where the clock has gone back.
 
         Raises ``Broken`` for the actions that only the change itself may record.
         """
@@ -54,49 +55,6 @@ class AuditRows(Rows):
             target=target,
             details=details,
         )
-
-    def _record(
-        self,
-        *,
-        at_us: int,
-        actor: str,
-        action: str,
-        subject: str,
-        target: str,
-        details: dict[str, Any],
-    ) -> int:
-        """Append; the entry's index."""
-        connection = self._for_writing()
-        head = connection.execute(
-            select(audit_head.c.size, audit_head.c.at_us).with_for_update()
-        ).one_or_none()
-        if head is None:
-            raise Broken("the audit's head row is gone")
-        at_us = max(at_us, head.at_us)
-        made = Entry(
-            index=head.size,
-            at_us=at_us,
-            actor=actor,
-            action=action,
-            subject=subject,
-            target=target,
-            details=details,
-        )
-        stored = canonical(made)
-        connection.execute(
-            insert(audit_entries).values(
-                leaf_index=made.index,
-                at_us=at_us,
-                actor=actor,
-                action=action,
-                subject=subject,
-                target=target,
-                stored=stored,
-                leaf_hash=leaf_hash(stored),
-            )
-        )
-        connection.execute(update(audit_head).values(size=made.index + 1, at_us=at_us))
-        return made.index
 
     def audit_page(self, wanted: AuditQuery) -> list[Entry]:
         """Newest first."""
@@ -118,7 +76,7 @@ class AuditRows(Rows):
         if wanted.before is not None:
             query = query.where(rows.leaf_index < wanted.before)
         query = query.order_by(rows.leaf_index.desc()).limit(bounded(wanted.limit))
-        return [entry_of(row) for row in self._connection.execute(query)]
+        return [entry_of(row) for row in self._audited.execute(query)]
 
     def audit(
         self,
@@ -136,7 +94,7 @@ class AuditRows(Rows):
         if subject is not None:
             query = query.where(rows.subject == subject)
         query = query.order_by(rows.leaf_index).limit(bounded(limit))
-        return [entry_of(row) for row in self._connection.execute(query)]
+        return [entry_of(row) for row in self._audited.execute(query)]
 
     def subjects(
         self, prefix: str, *, target: str | None = None, before: str | None = None, limit: int = 100
@@ -149,4 +107,4 @@ class AuditRows(Rows):
         if before is not None:
             query = query.where(rows.subject < before)
         query = query.distinct().order_by(rows.subject.desc()).limit(bounded(limit))
-        return list(self._connection.execute(query).scalars())
+        return list(self._audited.execute(query).scalars())

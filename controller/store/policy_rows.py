@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import ColumnElement, bindparam, select, update
 
 from controller.store.audit_rows import AuditRows
 from controller.store.port import PolicyFilter
-from controller.store.rows import bounded, content, decoded, encoded
+from controller.store.rows import bounded, content, decoded, encoded, written
 from controller.store.tables import policies
 from policies.ids import first_id
 from policies.lifecycle import STATES, State, check_move
@@ -24,6 +23,13 @@ IDENTITY: Final = frozenset(
 """Fields that ``changes`` may not name: they never change, or only the move itself sets them."""
 ENTRY_KEYS: Final = frozenset({"before", "after", "rev", "content", "changes", "policy"})
 """Members of an audit entry's details that the store writes; a caller's own may not hide them."""
+
+
+SET_IF_REV: Final = update(policies).where(
+    policies.c.id == bindparam("id_"), policies.c.rev == bindparam("rev_")
+)
+SET_IF_SAME: Final = SET_IF_REV.where(policies.c.body == bindparam("body_"))
+"""A body may also be the same record as an older program wrote it; then the revision decides."""
 
 
 class PolicyRows(AuditRows):
@@ -68,13 +74,9 @@ class PolicyRows(AuditRows):
                 value=policy.state,
                 allowed="proposed",
             )
-        row = _row(policy)
-        try:
-            self._for_writing().execute(insert(policies).values(row))
-        except IntegrityError as error:
-            raise Conflict(
-                f"policy {policy.id} exists already", field="id", value=policy.id
-            ) from error
+        row = row_of(policy)
+        if not self._added(policies, row):
+            raise Conflict(f"policy {policy.id} exists already", field="id", value=policy.id)
         self._record(
             at_us=policy.created_us,
             actor=policy.proposed_by,
@@ -101,23 +103,25 @@ class PolicyRows(AuditRows):
     ) -> Policy:
         """Raises ``Conflict`` for an illegal move or a lost race; then nothing has changed."""
         _check_names(details or {}, changes)
-        stored = self._unchanged(policy)
-        check_move(stored.id, stored.state, after)
+        try:
+            check_move(policy.id, policy.state, after)
+        except Conflict:
+            self._unchanged(policy)
+            raise
         moved = msgspec.structs.replace(
-            stored, state=after, rev=stored.rev + 1, updated_us=at_us, **changes
+            policy, state=after, rev=policy.rev + 1, updated_us=at_us, **changes
         )
-        extra = {**(details or {}), "before": stored.state, "after": after}
-        self._write(stored, moved, f"policy.{after}", actor, at_us, {**extra, "changes": changes})
+        extra = {**(details or {}), "before": policy.state, "after": after}
+        self._write(policy, moved, f"policy.{after}", actor, at_us, {**extra, "changes": changes})
         return moved
 
     def amend(self, policy: Policy, what: str, *, actor: str, at_us: int, **changes: Any) -> Policy:
         """Raises ``Conflict`` for a lost race; then nothing has changed."""
         _check_names({}, changes)
-        stored = self._unchanged(policy)
         if what in STATES:
             raise Broken(f"{what} is a state; move the policy there")
-        amended = msgspec.structs.replace(stored, rev=stored.rev + 1, updated_us=at_us, **changes)
-        self._write(stored, amended, f"policy.{what}", actor, at_us, {"changes": changes})
+        amended = msgspec.structs.replace(policy, rev=policy.rev + 1, updated_us=at_us, **changes)
+        self._write(policy, amended, f"policy.{what}", actor, at_us, {"changes": changes})
         return amended
 
     def _unchanged(self, policy: Policy) -> Policy:
@@ -131,18 +135,21 @@ class PolicyRows(AuditRows):
 
     def _write(
         self,
-        stored: Policy,
+        before: Policy,
         moved: Policy,
         action: str,
         actor: str,
         at_us: int,
         details: dict[str, Any],
     ) -> None:
-        row = _row(moved)
-        same = (policies.c.id == stored.id, policies.c.rev == stored.rev)
+        """Compare the whole record and set it; only where that fails is it read, to say why."""
+        row = row_of(moved)
+        row |= {"id_": before.id, "rev_": before.rev, "body_": written(before)}
         connection = self._for_writing()
-        if connection.execute(update(policies).where(*same).values(row)).rowcount != 1:
-            raise _lost(self.policy(stored.id), stored)
+        if connection.execute(SET_IF_SAME, row).rowcount != 1:
+            self._unchanged(before)
+            if connection.execute(SET_IF_REV, row).rowcount != 1:
+                raise _lost(self.policy(before.id), before)
         self._record(
             at_us=at_us,
             actor=actor,
@@ -175,7 +182,8 @@ def _conditions(wanted: PolicyFilter) -> list[ColumnElement[bool]]:
     return found
 
 
-def _row(policy: Policy) -> dict[str, Any]:
+def row_of(policy: Policy) -> dict[str, Any]:
+    """A policy as the table holds it."""
     return {
         "id": policy.id,
         "target": policy.target,

@@ -6,7 +6,8 @@ import hashlib
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Table, insert, update
+from sqlalchemy import Connection, Table
+from sqlalchemy.dialects import postgresql, sqlite
 
 from signals.errors import Broken, Rejected
 
@@ -30,11 +31,26 @@ class Rows:
         return self._connection
 
     def _replace(self, table: Table, values: dict[str, Any]) -> None:
-        """Update the row with the same primary key, or insert it."""
-        connection = self._for_writing()
-        where = [column == values[column.name] for column in table.primary_key.columns]
-        if connection.execute(update(table).where(*where).values(values)).rowcount == 0:
-            connection.execute(insert(table).values(values))
+        """Insert the row, or set what differs of the one with the same primary key."""
+        same = [column.name for column in table.primary_key.columns]
+        change = self._insert(table)
+        new = {name: change.excluded[name] for name in values if name not in same}
+        change = change.on_conflict_do_update(index_elements=same, set_=new)
+        self._for_writing().execute(change, values)
+
+    def _added(self, table: Table, values: dict[str, Any]) -> bool:
+        """Insert the row; False where it clashes with one that is there, and nothing is changed.
+
+        Unlike an error, a clash leaves a PostgreSQL transaction as good as it was.
+        """
+        change = self._insert(table).on_conflict_do_nothing()
+        counted = change.execution_options(preserve_rowcount=True)
+        return self._for_writing().execute(counted, values).rowcount == 1
+
+    def _insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
+        if self._connection.dialect.name == "sqlite":
+            return sqlite.insert(table)
+        return postgresql.insert(table)
 
 
 def bounded(limit: int) -> int:
@@ -52,6 +68,11 @@ def bounded(limit: int) -> int:
 def content(body: str) -> str:
     """SHA-256, in hex, of a record exactly as it is stored; the audit holds it for every change."""
     return hashlib.sha256(body.encode()).hexdigest()
+
+
+def written(record: msgspec.Struct) -> str:
+    """The JSON of a record that is known to read back: one that came from the store."""
+    return msgspec.json.encode(record).decode()
 
 
 def encoded(record: msgspec.Struct) -> str:

@@ -26,26 +26,14 @@ class SegmentRows(AuditRows):
         """The replica's open segment ends where this one begins."""
         connection = self._for_writing()
         columns = segments.c
-        body = encoded(msgspec.structs.replace(segment, until_us=None, entry=None))
+        bare = msgspec.structs.replace(segment, until_us=None, entry=None)
+        body = encoded(bare)
         is_open = (
             columns.target == segment.target,
             columns.replica == segment.replica,
             columns.until_us.is_(None),
         )
         connection.execute(update(segments).where(*is_open).values(until_us=segment.from_us))
-        index = self._record(
-            at_us=at_us,
-            actor=actor,
-            action="settings.observed" if segment.known else "settings.unknown",
-            subject=segment.replica,
-            target=segment.target,
-            details={
-                "content": content(body),
-                "segment": msgspec.to_builtins(
-                    msgspec.structs.replace(segment, until_us=None, entry=None)
-                ),
-            },
-        )
         row = {
             "target": segment.target,
             "replica": segment.replica,
@@ -53,10 +41,23 @@ class SegmentRows(AuditRows):
             "until_us": segment.until_us,
             "incarnation": segment.incarnation,
             "version": segment.version,
-            "entry": index,
             "body": body,
         }
-        connection.execute(insert(segments).values(row))
+        made = insert(segments).returning(columns.seq)
+        same = columns.seq == connection.execute(made, row).scalar_one()
+
+        def point_at(entry: int) -> None:
+            connection.execute(update(segments).where(same).values(entry=entry))
+
+        self._record(
+            at_us=at_us,
+            actor=actor,
+            action="settings.observed" if segment.known else "settings.unknown",
+            subject=segment.replica,
+            target=segment.target,
+            details={"content": content(body), "segment": msgspec.to_builtins(bare)},
+            then=point_at,
+        )
 
     def segment_at(self, target: str, replica: str, at_us: int) -> Segment | None:
         """None before the first."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from controller.store.address import StoreAddress, address_of
+from controller.store.appending import Head
 from controller.store.archive_rows import ArchiveRows
 from controller.store.connecting import reading_engine, translated, writing_engine
 from controller.store.control_rows import ControlRows
@@ -72,22 +73,39 @@ class SqlStore(SqlReader):
         self._lock = threading.Lock()
         self._holder: int | None = None
         self._writes = 0
+        self._epoch: int | None = None
+        self._head: Head | None = None
 
     @property
     def writes(self) -> int:
-        """Rises with every write that committed: what was read before it may be old."""
+        """Rises with every write that committed: what was read before it may be old.
+
+        It rises too where the database was lost as it committed, so that nobody knows.
+        """
         return self._writes
+
+    def fence(self, epoch: int) -> None:
+        """From now on only write while the store's epoch is this one: see ``take_identity``."""
+        self._epoch = epoch
 
     @contextmanager
     def write(self) -> Iterator[SqlTx]:
-        """One at a time. Raises ``Unavailable`` if the lock does not come within the busy timeout.
+        """One at a time. Raises ``Unavailable`` if the lock does not come within the busy timeout,
+        ``Fenced`` when a newer serve owns the store; nothing was written then.
 
         Compute first, then open it: everybody who writes waits for it.
         """
         with self._alone():
-            with translated(), self._writing.begin() as connection:
-                yield SqlTx(connection, writing=True)
-            self._writes += 1
+            seen, self._head, ending = self._head, None, False
+            try:
+                with translated(), self._writing.begin() as connection:
+                    tx = SqlTx(connection, writing=True, epoch=self._epoch, head=seen)
+                    yield tx
+                    tx.finish()
+                    ending = True
+                self._head = tx.head
+            finally:
+                self._writes += ending
 
     def close(self) -> None:
         """Idempotent."""

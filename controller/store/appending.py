@@ -1,0 +1,242 @@
+"""How entries get into the audit: kept back until the transaction ends, then appended at once.
+
+::
+
+    a change          its row, now        its entry, kept back
+    …                                     …
+    the end           head row locked ► indexes and times given ► all entries in one statement,
+                      the head moved once ► commit
+
+The head row is what every writer needs, so it is locked last and for the shortest time: writers of
+different rows never wait for each other in a circle. A transaction that reads the audit it has
+written to appends what it has so far, and holds the head from there on: read first, or last.
+
+On PostgreSQL the lock, the entries and the move are one statement. It begins from the head that
+this process saw last; where another writer has been meanwhile it changes nothing, and is sent
+again from the head as it is now, locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from controller.store.port import Act
+from controller.store.rows import Rows
+from controller.store.tables import audit_entries, audit_head, notes
+from policies.audit import canonical_text, entry_bytes, leaf_hash
+from signals.errors import Broken, Fenced
+
+EPOCH: Final = "epoch"
+"""The note that says which serve owns the store."""
+
+
+class Head(NamedTuple):
+    """Entries so far, and the time of the last one."""
+
+    size: int
+    at_us: int
+
+
+class Kept(NamedTuple):
+    """An entry without its index, its details canonical already; ``then`` is told the index."""
+
+    at_us: int
+    actor: str
+    action: str
+    subject: str
+    target: str
+    details: str
+    then: Callable[[int], None] | None = None
+
+
+class EntryValues(NamedTuple):
+    """A row of ``audit_entries``, in the order of its columns."""
+
+    leaf_index: int
+    at_us: int
+    actor: str
+    action: str
+    subject: str
+    target: str
+    stored: bytes
+    leaf_hash: bytes
+
+
+OWNER: Final = select(notes.c.value).where(notes.c.key == EPOCH)
+OWNER_LOCKED: Final = OWNER.with_for_update(read=True)
+HEAD: Final = select(audit_head.c.size, audit_head.c.at_us, OWNER.scalar_subquery().label("owner"))
+HEAD_LOCKED: Final = select(audit_head.c.size, audit_head.c.at_us).with_for_update()
+COUNTED: Final = {"preserve_rowcount": True}
+MOVE_HEAD: Final = update(audit_head).values(size=bindparam("to"), at_us=bindparam("last_us"))
+INSERT: Final = insert(audit_entries)
+_ARRAYS: Final = """
+    unnest(%(leaf_index)s::bigint[], %(at_us)s::bigint[], %(actor)s::text[], %(action)s::text[],
+        %(subject)s::text[], %(target)s::text[], %(stored)s::bytea[], %(leaf_hash)s::bytea[])"""
+_MOVED: Final = """moved AS (
+        UPDATE audit_head SET size = %(to)s, at_us = %(last_us)s {of}
+        WHERE id = 1 AND size = %(size)s AND audit_head.at_us = %(seen_us)s RETURNING 1)
+    INSERT INTO audit_entries
+        (leaf_index, at_us, actor, action, subject, target, stored, leaf_hash)
+    SELECT entry.* FROM moved, {arrays} AS entry"""
+APPEND: Final = "WITH " + _MOVED.format(of="", arrays=_ARRAYS)
+_OWNER: Final = """owner AS MATERIALIZED (
+        SELECT 1 FROM notes WHERE key = 'epoch' AND value = %(epoch)s FOR SHARE)"""
+APPEND_OWNED: Final = f"WITH {_OWNER}, " + _MOVED.format(of="FROM owner", arrays=_ARRAYS)
+
+
+class Appending(Rows):
+    """The writing end of the audit, in one transaction.
+
+    ``epoch``: of the serve that writes; the transaction ends only while it is the store's.
+    ``head``: the audit's head as this process saw it last, if it did.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        writing: bool,
+        epoch: int | None = None,
+        head: Head | None = None,
+    ) -> None:
+        super().__init__(connection, writing=writing)
+        self._epoch = epoch
+        self._kept: list[Kept] = []
+        self._owned = False
+        self.head = head
+
+    def finish(self) -> None:
+        """Append what was kept back, as the transaction ends. Raises ``Fenced``."""
+        self._append_kept()
+        if not self._owned:
+            self._check_owner()
+
+    def append_many(self, acts: Iterable[Act]) -> int:
+        """Append them all at once, after what was kept back; how many entries there are then.
+
+        For histories that are brought in. Unlike ``append_audit`` it takes the actions that only a
+        change may record: it is for the caller to bring in the rows that they speak of.
+        """
+        self._for_writing()
+        self._append_kept()
+        self._append([_kept(act) for act in acts])
+        return self._locked_head().size
+
+    @property
+    def _audited(self) -> Connection:
+        """The connection, to read the audit with all that this transaction wrote to it."""
+        self._append_kept()
+        return self._connection
+
+    def _record(
+        self,
+        *,
+        at_us: int,
+        actor: str,
+        action: str,
+        subject: str,
+        target: str,
+        details: dict[str, Any],
+        then: Callable[[int], None] | None = None,
+    ) -> None:
+        """Keep an entry until the transaction ends; ``then`` is told its index."""
+        self._for_writing()
+        text = canonical_text(details)
+        self._kept.append(Kept(at_us, actor, action, subject, target, text, then))
+
+    def _append_kept(self) -> None:
+        kept, self._kept = self._kept, []
+        if kept:
+            self._append(kept)
+
+    def _append(self, kept: Sequence[Kept]) -> None:
+        if not kept:
+            return
+        if self._connection.dialect.name == "sqlite":
+            first = self._append_to_sqlite(kept)
+        else:
+            first = self._append_to_postgresql(kept)
+        self._owned = True
+        for index, one in enumerate(kept, first):
+            if one.then is not None:
+                one.then(index)
+
+    def _append_to_sqlite(self, kept: Sequence[Kept]) -> int:
+        """The whole database is locked from the transaction's beginning."""
+        head = self._locked_head()
+        rows = list(_rows(kept, head))
+        self._connection.execute(INSERT, [row._asdict() for row in rows])
+        last = rows[-1]
+        self._connection.execute(MOVE_HEAD, {"to": last.leaf_index + 1, "last_us": last.at_us})
+        return head.size
+
+    def _append_to_postgresql(self, kept: Sequence[Kept]) -> int:
+        seen = self.head
+        if seen is None or not self._sent(kept, seen):
+            seen = self._locked_head()
+            if not self._sent(kept, seen):
+                raise Broken("the audit's head moved while it was locked")
+        return seen.size
+
+    def _sent(self, kept: Sequence[Kept], head: Head) -> bool:
+        """Whether the entries follow that head, and are there."""
+        rows = list(_rows(kept, head))
+        columns = (list(column) for column in zip(*rows, strict=True))
+        values: dict[str, Any] = dict(zip(EntryValues._fields, columns, strict=True))
+        self.head = Head(rows[-1].leaf_index + 1, rows[-1].at_us)
+        values |= {"to": self.head.size, "last_us": self.head.at_us}
+        values |= {"size": head.size, "seen_us": head.at_us, "epoch": str(self._epoch)}
+        statement = APPEND if self._epoch is None else APPEND_OWNED
+        sent = self._connection.exec_driver_sql(statement, values, execution_options=COUNTED)
+        return sent.rowcount == len(rows)
+
+    def _locked_head(self) -> Head:
+        """The head as it is, and stays until the transaction ends. Raises ``Fenced``."""
+        if self._connection.dialect.name == "sqlite":
+            for found in self._connection.execute(HEAD):
+                self._check(found.owner)
+                return Head(found.size, found.at_us)
+        self._check_owner()
+        for locked in self._connection.execute(HEAD_LOCKED):
+            return Head(locked.size, locked.at_us)
+        raise Broken("the audit's head row is gone")
+
+    def _check_owner(self) -> None:
+        """Nobody takes the store over until the transaction ends. Raises ``Fenced``."""
+        if self._epoch is not None:
+            self._check(self._connection.execute(OWNER_LOCKED).scalar_one_or_none())
+            self._owned = True
+
+    def _check(self, owner: str | None) -> None:
+        if self._epoch is not None and owner != str(self._epoch):
+            raise Fenced(
+                f"fenced by a newer serve: the store's epoch is {owner}, ours is {self._epoch}"
+            )
+
+
+def _kept(act: Act) -> Kept:
+    return Kept(
+        act.at_us, act.actor, act.action, act.subject, act.target, canonical_text(act.details)
+    )
+
+
+def _rows(kept: Iterable[Kept], head: Head) -> Iterator[EntryValues]:
+    """Indexes follow the head's, and time never falls."""
+    index, last_us = head
+    for at_us, actor, action, subject, target, details, _ in kept:
+        last_us = max(last_us, at_us)
+        stored = entry_bytes(
+            index=index,
+            at_us=last_us,
+            actor=actor,
+            action=action,
+            subject=subject,
+            target=target,
+            details=details,
+        )
+        hashed = leaf_hash(stored)
+        yield EntryValues(index, last_us, actor, action, subject, target, stored, hashed)
+        index += 1
