@@ -15,6 +15,7 @@ from controller.baselines import bring_in_baseline
 from controller.config.guardrails import GuardrailSettings
 from controller.config.sections import ServeSettings, TrialSettings
 from controller.config.targets import TargetSettings
+from controller.expecting import ExpectingStore
 from controller.fleet import Fleet, Replica
 from controller.latch import Latch
 from controller.looking import Looker
@@ -77,7 +78,7 @@ class World:
         )
         self.fleet = Fleet({"chat": [replica]}, latch)
         self.operations = Operations(
-            self.store,
+            ExpectingStore(self.store),
             self.fleet,
             {"chat": self.declared},
             clock=self.clock_us,
