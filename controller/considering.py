@@ -15,7 +15,7 @@ from controller.desired import desired
 from controller.following import MANY
 from controller.limiting import around_of, below, guards_of, limits_of, risk_of
 from controller.state import Declared
-from controller.store.port import Control, Tx
+from controller.store.port import Tx
 from policies.guardrails import Around, Case, Finding, findings
 from policies.knobs import KnobSpec
 from policies.lifecycle import FINAL, STATES
@@ -23,7 +23,7 @@ from policies.policy import Policy
 from policies.proposal import Proposal
 from policies.risk import Assessed
 from policies.runtime_config import RuntimeConfig
-from policies.settings import Effective, Setting
+from policies.settings import Setting
 from signals.events import MICROS
 
 ACTIVE = tuple(state for state in STATES if state not in FINAL)
@@ -49,7 +49,11 @@ class Considered(Struct, frozen=True, kw_only=True):
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
-    """What would become of a hypothetical change. ``settings``: by place, once it were kept."""
+    """What would become of a hypothetical change.
+
+    ``now`` and ``after``: effective settings by place, as they are and once it were kept;
+    ``changes``: the places that differ, in words.
+    """
 
     target: str
     words: str
@@ -60,8 +64,9 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     risk: Assessed
     approvals_needed: int
     guardrails: tuple[Finding, ...]
-    now: dict[str, Effective]
-    settings: dict[str, Effective]
+    now: dict[str, Setting]
+    after: dict[str, Setting]
+    changes: dict[str, str]
 
 
 def remembered(tx: Tx, target: str) -> tuple[Policy, ...]:
@@ -122,6 +127,8 @@ def evaluate(tx: Tx, declared: Declared, considered: Considered) -> Evaluation:
     """Everything that can be said of it beforehand. Changes nothing."""
     proposal, case = considered.proposal, considered.case
     found = findings(case)
+    now = _effective(tx, declared, considered, ())
+    after = _effective(tx, declared, considered, (_as_kept(proposal),))
     denied = any(one.outcome == "deny" for one in found)
     waits = any(one.outcome == "wait" for one in found)
     return Evaluation(
@@ -134,25 +141,31 @@ def evaluate(tx: Tx, declared: Declared, considered: Considered) -> Evaluation:
         risk=considered.risk,
         approvals_needed=considered.risk.approvals_needed,
         guardrails=found,
-        now=_effective(tx, declared, considered, ()),
-        settings=_effective(tx, declared, considered, (_as_kept(proposal),)),
+        now=now,
+        after=after,
+        changes={at: _change(now.get(at), one) for at, one in after.items() if now.get(at) != one},
     )
 
 
 def _effective(
     tx: Tx, declared: Declared, considered: Considered, more: tuple[Policy, ...]
-) -> dict[str, Effective]:
+) -> dict[str, Setting]:
     case = considered.case
-    control: Control = tx.control(declared.name)
-    return desired(
+    wish = desired(
         considered.baseline,
         (*case.around.policies, *more),
         None,
-        control,
+        tx.control(declared.name),
         case.around.overrides,
         on_kill=declared.target.on_kill,
         now_us=case.now_us,
-    ).settings
+    )
+    return {at: one.setting for at, one in wish.settings.items()}
+
+
+def _change(before: Setting | None, after: Setting) -> str:
+    was = "as booted" if before is None else before.words()
+    return f"{was} → {after.words()}"
 
 
 def _as_kept(proposal: Proposal) -> Policy:

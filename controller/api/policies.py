@@ -4,26 +4,51 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from controller.api import shapes
 from controller.api.access import Caller, Wired, check_target
 from controller.api.answers import Answer, Limit
-from controller.api.bodies import Approval, Proposal, WithReason
+from controller.api.bodies import MAX_US, Approval, Proposal, RevertBody, WithReason
 from controller.api.bounds import check_scope, sees
 from controller.api.problems import documented
-from policies.knobs import TARGET_SCOPE
+from controller.store.port import PolicyFilter
 from policies.lifecycle import State
+from policies.policy import OriginKind, Verdict
 
 router = APIRouter(prefix="/v1/policies", tags=["policies"])
 
 ACT = documented(404, 409, 422)
 
 
+def chosen(
+    knob: str | None = None,
+    scope: Annotated[str | None, Query(description="target, or an intent's name")] = None,
+    origin: Annotated[OriginKind | None, Query(description="what proposed it")] = None,
+    proposed_by: Annotated[
+        str | None, Query(description="a key's id, or e.g. rule:idle, plant:step_curve")
+    ] = None,
+    verdict: Verdict | None = None,
+    from_us: Annotated[int | None, Query(ge=0, le=MAX_US, description="proposed since")] = None,
+    to_us: Annotated[int | None, Query(ge=0, le=MAX_US, description="proposed before")] = None,
+) -> PolicyFilter:
+    """Which policies a list is of, beside target and state."""
+    return PolicyFilter(
+        knob=knob,
+        scope=scope,
+        origin=origin,
+        proposed_by=proposed_by,
+        verdict=verdict,
+        from_us=from_us,
+        to_us=to_us,
+    )
+
+
 @router.get("", responses=documented(422))
 def listed(
     services: Wired,
     caller: Caller,
+    wanted: Annotated[PolicyFilter, Depends(chosen)],
     target: str | None = None,
     state: Annotated[list[State] | None, Query()] = None,
     before: str | None = None,
@@ -31,7 +56,13 @@ def listed(
 ) -> Response:
     """Newest first; ``next`` is the ``before`` of the following page."""
     with services.store.read() as tx:
-        found = tx.policies(target=target, states=state, limit=limit, before=before)
+        found = tx.policies(
+            target=target,
+            states=state,
+            limit=limit,
+            before=before,
+            wanted=wanted,
+        )
     cursor = found[-1].id if found else None
     shown = [shapes.policy(one) for one in found if sees(caller, one.scope)]
     return Answer({"items": shown, "next": cursor if len(found) == limit else None})
@@ -39,15 +70,20 @@ def listed(
 
 @router.post("", status_code=201, responses=documented(404, 409, 422))
 def proposed(proposal: Proposal, services: Wired, caller: Caller) -> Response:
-    """Propose a change by hand. Somebody else approves it."""
+    """Propose a change by hand. Somebody else approves it; 409 names the guardrail that denies it.
+
+    What lowers risk may be approved by the proposer himself.
+    """
     check_target(caller, proposal.target)
-    check_scope(caller, TARGET_SCOPE)
+    check_scope(caller, proposal.scope)
     made = services.operations.propose(
         proposal.target,
         proposal.knob,
         proposal.setting.setting(),
         proposal.reason,
         by=caller,
+        scope=proposal.scope,
+        supersede=proposal.supersede,
     )
     where = {"Location": f"/v1/policies/{made.id}"}
     return Answer(shapes.policy(made), status_code=201, headers=where)
@@ -64,7 +100,10 @@ def one(policy_id: str, services: Wired) -> Response:
 
 @router.post("/{policy_id}/approve", responses=ACT)
 def approve(policy_id: str, body: Approval, services: Wired, caller: Caller) -> Response:
-    """Approve exactly what was shown; the proposer may not."""
+    """Approve exactly what was shown; the proposer may only where the change lowers risk.
+
+    High risk needs two people: after the first the policy stays pending, and ``needs`` says whom.
+    """
     moved = services.operations.approve(policy_id, body.shown_digest, by=caller)
     return Answer(shapes.policy(moved))
 
@@ -76,9 +115,15 @@ def reject(policy_id: str, body: WithReason, services: Wired, caller: Caller) ->
 
 
 @router.post("/{policy_id}/revert", responses=ACT)
-def revert(policy_id: str, body: WithReason, services: Wired, caller: Caller) -> Response:
-    """Take it back; it is reverted once the engine was seen without it."""
-    return Answer(shapes.policy(services.operations.revert(policy_id, body.reason, by=caller)))
+def revert(policy_id: str, body: RevertBody, services: Wired, caller: Caller) -> Response:
+    """Take it back; it is reverted once the engine was seen without it.
+
+    409 names the newer layer on the same place, unless ``with_newer`` takes that back too.
+    """
+    moved = services.operations.revert(
+        policy_id, body.reason, by=caller, with_newer=body.with_newer
+    )
+    return Answer(shapes.policy(moved))
 
 
 @router.post("/{policy_id}/pause", responses=ACT)

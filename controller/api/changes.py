@@ -1,0 +1,66 @@
+"""``/v1/changes``: deploys, scalings, incidents; trials of the target stand still meanwhile."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from controller.api.access import Caller, Wired, check_target
+from controller.api.answers import Answer, Limit, page
+from controller.api.bodies import MAX_US, ChangeBody
+from controller.api.problems import documented
+
+router = APIRouter(prefix="/v1/changes", tags=["changes"])
+
+Time = Annotated[int | None, Query(ge=0, le=MAX_US, description="µs since 1970")]
+
+
+@router.get("", responses=documented(422))
+def listed(
+    services: Wired,
+    target: str | None = None,
+    from_us: Time = None,
+    to_us: Time = None,
+    before: str | None = None,
+    limit: Limit = 100,
+) -> Response:
+    """Those that went on between two times, newest first; ``next`` is the ``before`` of more."""
+    with services.store.read() as tx:
+        found = tx.declared_changes(
+            target=target, from_us=from_us, to_us=to_us, before=before, limit=limit
+        )
+    return Answer(page(found, limit, found[-1].id if found else None))
+
+
+@router.post("", status_code=201, responses=documented(404, 409, 422))
+def declared(body: ChangeBody, services: Wired, caller: Caller) -> Response:
+    """Say that something else changes a target: a running trial is suspended, none begins.
+
+    It goes on by itself, in a fresh unit, ``guardrails.settle_s`` after the change's end.
+    """
+    check_target(caller, body.target)
+    made = services.operations.declare_change(
+        body.target,
+        body.kind,
+        body.reason,
+        by=caller,
+        from_us=body.from_us,
+        until_us=body.until_us,
+        duration_s=body.duration_s,
+    )
+    where = {"Location": f"/v1/changes/{made.id}"}
+    return Answer(made, status_code=201, headers=where)
+
+
+@router.get("/{change_id}", responses=documented(404, 422))
+def one(change_id: str, services: Wired) -> Response:
+    """One declared change."""
+    with services.store.read() as tx:
+        return Answer(tx.declared_change(change_id))
+
+
+@router.post("/{change_id}/end", responses=documented(404, 409, 422))
+def ended(change_id: str, services: Wired, caller: Caller) -> Response:
+    """It is over, now; also before the end that was planned."""
+    return Answer(services.operations.end_change(change_id, by=caller))
