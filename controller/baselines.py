@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.config.targets import TargetSettings
+from controller.following import void_units
 from controller.store.port import Tx
 from policies.baseline import Baseline
 from policies.settings import Setting
@@ -33,7 +34,7 @@ def bring_in_baseline(tx: Tx, name: str, target: TargetSettings, *, now_us: int)
         return now
     settings = target.baseline_settings() if target.baseline or now is None else now.settings
     owner, reason = ("file", "declared") if target.baseline else ("api", "let go of")
-    return tx.declare_baseline(
+    made = tx.declare_baseline(
         Baseline(
             target=name,
             version=1 if now is None else now.version + 1,
@@ -44,6 +45,9 @@ def bring_in_baseline(tx: Tx, name: str, target: TargetSettings, *, now_us: int)
             from_us=now_us,
         )
     )
+    if now is not None and made.version != now.version:
+        void_units(tx, name, f"{made.words} was declared", now_us=now_us)
+    return made
 
 
 def set_baseline(

@@ -15,14 +15,14 @@ is spoken to.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 
 from controller.act_journal import Act, ActKind, act_id, record
 from controller.baselines import baseline_in_force
 from controller.bounded import Bounded
-from controller.desired import Desired
-from controller.fleet import Fleet, Reached
+from controller.fleet import Fleet, Reached, Wish
 from controller.following import MANY, follow_latch, said
 from controller.latch import Latched, LatchState
 from controller.state import Declared
@@ -122,13 +122,25 @@ class ControlOperations:
         return found
 
     def carry_out(
-        self, targets: Sequence[str], latched: Latched | None, by: Principal, *, reason: str = ""
+        self,
+        targets: Sequence[str],
+        latched: Latched | None,
+        by: Principal,
+        *,
+        reason: str = "",
+        wish: Wish | None = None,
     ) -> list[ControlReport]:
-        """Latch (again, if it is already), reach every replica of each, then record."""
+        """Latch (again, if it is already), reach every replica of each, then record.
+
+        ``wish``: what engines should have, where it does not follow from the layers and the latch.
+        """
         chosen, began_s, now_us = list(map(self.target, targets)), self._mono(), self._clock()
         for target in targets:
             self._fleet.latch.set(target, latched)
-        wishes = self._wishes(chosen, latched, now_us)
+        if wish is None:
+            wishes = self._wishes(chosen, latched, now_us)
+        else:
+            wishes = dict.fromkeys(targets, wish)
         under = dict.fromkeys(targets, latched)
         reached = self._fleet.bring_all(wishes, now_us=now_us, under=under)
         took_ms = round((self._mono() - began_s) * 1000, 1)
@@ -149,7 +161,7 @@ class ControlOperations:
 
     def _wishes(
         self, chosen: Sequence[Declared], latched: Latched | None, now_us: int
-    ) -> dict[str, Desired]:
+    ) -> dict[str, Wish]:
         """Each target's wish, from the best source that answers in time."""
         found: Mapping[str, Lower] = {}
         within_s = min((one.control.store_ms for one in chosen), default=0) / 1000
@@ -161,7 +173,7 @@ class ControlOperations:
         return {
             one.name: known_wish(one, found[one.name], latched, now_us=now_us)
             if one.name in found
-            else self._blind(one, latched)
+            else partial(blind_wish, one, latched)
             for one in chosen
         }
 
@@ -175,11 +187,6 @@ class ControlOperations:
                 )
                 for one in chosen
             }
-
-    def _blind(self, declared: Declared, latched: Latched | None) -> Desired:
-        replicas = self._fleet.of(declared.name)
-        shown = self._fleet.look(replicas, max_age_s=0.0, wait_s=declared.control.store_ms / 1000)
-        return blind_wish(declared, latched, next((one for one in shown if one is not None), None))
 
     # -- what is recorded ----------------------------------------------------------------------
 

@@ -27,16 +27,18 @@ class Desired(Struct, frozen=True, kw_only=True):
     """The whole wish for one engine, by place. ``left_alone``: places that a stranger changed.
 
     ``hold``: the engine keeps what it has; only what is forced is sent all the same.
+    ``through_hold``: a person's rollback, which a hold does not stop.
     """
 
     settings: dict[str, Effective]
     trial: TrialStamp | None = None
     hold: bool = False
     left_alone: tuple[str, ...] = ()
+    through_hold: bool = False
 
     def sent(self) -> dict[str, Effective]:
         """The places that may be sent: under a hold the forced ones alone."""
-        if not self.hold:
+        if not self.hold or self.through_hold:
             return self.settings
         return {at: one for at, one in self.settings.items() if one.kind == "force"}
 

@@ -26,6 +26,9 @@ from policies.actuator import Actuator
 from policies.runtime_config import RuntimeConfig
 from signals.errors import Broken, Conflict, Rejected, Unavailable
 
+Wish = Desired | Callable[[RuntimeConfig], Desired]
+"""What one replica should have; where it depends on what that shows, it is asked once, at first."""
+
 TRIES = 3
 AS_WISHED = "as wished"
 DEADLINE_S = 1.5
@@ -92,7 +95,7 @@ class Replica:
         return self.seen if self.problem is None else None
 
     def bring(
-        self, wish: Desired, *, now_us: int, unless: Callable[[], bool], after: RuntimeConfig | None
+        self, wish: Wish, *, now_us: int, unless: Callable[[], bool], after: RuntimeConfig | None
     ) -> Reached:
         """PATCH until the engine shows the wish, at most ``TRIES`` times.
 
@@ -111,7 +114,7 @@ class Replica:
 
     def _bring(
         self,
-        wish: Desired,
+        wish: Wish,
         now_us: int,
         unless: Callable[[], bool],
         after: RuntimeConfig | None,
@@ -119,6 +122,10 @@ class Replica:
         detail = AS_WISHED
         if after is None:
             self._read()
+        if not isinstance(wish, Desired):
+            if self.seen is None or self.problem is not None:
+                return f"unreachable: {self.problem}"
+            wish = wish(self.seen)
         for _ in range(TRIES):
             if self.seen is None or self.problem is not None:
                 return f"unreachable: {self.problem}"
@@ -250,14 +257,14 @@ class Fleet:
         return under_way
 
     def bring(
-        self, target: str, wish: Desired, *, now_us: int, under: Latched | None
+        self, target: str, wish: Wish, *, now_us: int, under: Latched | None
     ) -> list[Reached]:
         """Bring an operator's wish to every replica; see ``bring_all``."""
         return self.bring_all({target: wish}, now_us=now_us, under={target: under})[target]
 
     def bring_all(
         self,
-        wishes: Mapping[str, Desired],
+        wishes: Mapping[str, Wish],
         *,
         now_us: int,
         under: Mapping[str, Latched | None],
@@ -313,7 +320,7 @@ class Fleet:
         self,
         target: str,
         replica: Replica,
-        wish: Desired,
+        wish: Wish,
         now_us: int,
         under: Latched | None,
         after: RuntimeConfig | None,

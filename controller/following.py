@@ -71,7 +71,7 @@ def follow_latch(
     elif latched.state == "killed":
         _undo_all(tx, target, actor=actor, now_us=now_us)
     else:
-        _pause_all(tx, target, actor=actor, now_us=now_us)
+        _pause_all(tx, target, latched.state, actor=actor, now_us=now_us)
 
 
 def _undo_all(tx: Tx, target: str, *, actor: str, now_us: int) -> None:
@@ -86,14 +86,14 @@ def _undo_all(tx: Tx, target: str, *, actor: str, now_us: int) -> None:
             tx.end_override(one, cause="killed", actor=actor, at_us=now_us)
 
 
-def _pause_all(tx: Tx, target: str, *, actor: str, now_us: int) -> None:
+def _pause_all(tx: Tx, target: str, why: str, *, actor: str, now_us: int) -> None:
     for trial in tx.trials(target=target, running=True):
         if trial.state != "running":
             continue
         tx.save_trial(blocks.pause(trial, now_us=now_us, by="hold"))
         policy = tx.policy(trial.plan.policy_id)
         if policy.state == "on_trial":
-            tx.move(policy, "paused", actor=actor, at_us=now_us, cause="held")
+            tx.move(policy, "paused", actor=actor, at_us=now_us, cause=why)
 
 
 def _resume(tx: Tx, target: str, *, actor: str, now_us: int) -> None:
@@ -113,3 +113,11 @@ def end_trial(tx: Tx, policy: Policy, now_us: int) -> None:
     trial = tx.trial(policy.trial)
     if trial.state != "done":
         tx.save_trial(blocks.finish(trial, now_us=now_us))
+
+
+def void_units(tx: Tx, target: str, why: str, *, now_us: int) -> None:
+    """What runs is no fair comparison any more: a new unit, with its own coin, follows."""
+    for trial in tx.trials(target=target, running=True):
+        if trial.state == "running" and blocks.open_block(trial) is not None:
+            cut = blocks.cut(trial, now_us=now_us, why=why)
+            tx.save_trial(blocks.begin(cut, now_us=now_us))

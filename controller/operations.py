@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from controller.approving import approval_of
+from controller.baseline_acts import BaselineOperations
 from controller.considering import Evaluation, consider, evaluate
 from controller.declaring import ChangeOperations
-from controller.detaching import DetachOperations
 from controller.following import said
 from controller.hand_made import (
     by_hand,
@@ -38,7 +38,7 @@ from signals.errors import Conflict, Rejected, Unavailable
 from signals.events import MICROS
 
 
-class Operations(ChangeOperations, DetachOperations):
+class Operations(ChangeOperations, BaselineOperations):
     """The use cases."""
 
     def propose(

@@ -85,7 +85,8 @@ def _places(wish: Desired, seen: RuntimeConfig) -> Iterator[tuple[KnobSpec, str]
     for spec in seen.knobs:
         for scope in spec.scopes if _is_live(spec) else ():
             at = place(spec.name, scope)
-            if at not in wish.left_alone and (not wish.hold or at in wish.sent()):
+            stays = wish.hold and not wish.through_hold and at not in wish.sent()
+            if at not in wish.left_alone and not stays:
                 yield spec, scope
 
 

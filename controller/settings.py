@@ -14,7 +14,7 @@ from controller.audit.settings import AuditSettings
 from controller.config.acts import ControlSettings
 from controller.config.guardrails import GuardrailSettings
 from controller.config.sections import ServeSettings, SupervisorSettings, TrialSettings
-from controller.config.targets import EngineChoice, Knobs, KnobSettings, OnKill, TargetSettings
+from controller.config.targets import EngineChoice, Knobs, KnobSettings, TargetSettings
 from controller.identity.settings import IdempotencySettings, LockoutSettings, OidcSettings
 from controller.metric_checks import check
 from controller.plant.settings import PlantSettings
@@ -22,6 +22,7 @@ from controller.privacy import PrivacySettings
 from controller.store.settings import StoreSettings
 from controller.webhooks.settings import WebhookSettings
 from engine.settings import EngineSettings
+from policies.settings import OnKill
 from signals.bus.settings import BusSettings
 from signals.configuring import Section, setting
 from signals.errors import Rejected

@@ -49,20 +49,18 @@ def known_wish(
     )
 
 
-def blind_wish(declared: Declared, latched: Latched | None, seen: RuntimeConfig | None) -> Desired:
-    """When nobody can say what was kept. ``seen``: what an engine of the target shows, if any.
+def blind_wish(declared: Declared, latched: Latched | None, seen: RuntimeConfig) -> Desired:
+    """When nobody can say what was kept: by what this engine itself shows.
 
     A hold and a release leave settings alone. A kill goes to the declared baseline, or to what the
     engine would have once everything that expires has expired; what is forced stands.
     """
-    if latched is None and seen is not None:
-        return Desired(settings={}, left_alone=_all_places(seen))
-    held = latched is not None and latched.state == "held"
-    if held or (latched is not None and declared.target.on_kill == "hold"):
+    if latched is None:
+        return Desired(settings={}, left_alone=all_places(seen))
+    if latched.state == "held" or declared.target.on_kill == "hold":
         return Desired(settings={}, hold=True)
-    if seen is None or declared.target.on_kill == "baseline":
-        plain = declared.target.baseline_settings()
-        forced = () if seen is None else _forced(seen)
+    if declared.target.on_kill == "baseline":
+        plain, forced = declared.target.baseline_settings(), _forced(seen)
         wished = {at: Effective(setting=one) for at, one in plain.items() if at not in forced}
         return Desired(settings=wished, left_alone=forced)
     return last_stable(seen)
@@ -81,7 +79,8 @@ def last_stable(seen: RuntimeConfig) -> Desired:
     )
 
 
-def _all_places(seen: RuntimeConfig) -> tuple[str, ...]:
+def all_places(seen: RuntimeConfig) -> tuple[str, ...]:
+    """Every place that an engine offers."""
     return tuple(place(spec.name, scope) for spec in seen.knobs for scope in spec.scopes)
 
 

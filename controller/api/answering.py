@@ -11,12 +11,22 @@ from controller.api import shown
 from controller.api.access import Route
 from controller.api.shown import Items, Page
 from controller.command_log import CommandSeen
+from controller.considering import Evaluation
 from controller.control import ControlReport
+from controller.detaching import DetachReport
+from controller.exporting import Export
 from controller.feedback import Given
+from controller.history.changes import SettingsDiff
+from controller.history.report import ControlReport as Report
+from controller.history.settings_then import SettingsThen
+from controller.history.telling import Acted
+from controller.history.timeline import Happening
+from controller.rollback import RollbackReport
 from controller.store.past_port import Delivery
 from controller.store.port import Decision
 from controller.trials import Trial
 from controller.webhooks.operating import HookState
+from policies.changes import DeclaredChange
 from signals.features.model import RequestRow
 
 
@@ -46,12 +56,22 @@ POLICIES: Final[dict[Route, Any]] = {
     ("GET", "/v1/trials/{trial_id}/requests"): Lines,
     ("GET", "/v1/trials/{trial_id}/seconds"): Lines,
     ("GET", "/v1/decisions"): Page[Decision],
+    ("GET", "/v1/changes"): Page[DeclaredChange],
+    ("POST", "/v1/changes"): DeclaredChange,
+    ("GET", "/v1/changes/{change_id}"): DeclaredChange,
+    ("POST", "/v1/changes/{change_id}/end"): DeclaredChange,
+    ("POST", "/v1/guardrails/evaluate"): Evaluation,
+    ("GET", "/v1/targets/{target}/guardrails"): shown.GuardrailsShown,
 }
 
 TARGETS: Final[dict[Route, Any]] = {
     ("GET", "/v1/targets"): Items[shown.TargetLine],
     ("GET", "/v1/targets/{target}"): shown.TargetGlance,
-    ("GET", "/v1/targets/{target}/settings"): shown.TargetSettingsShown,
+    ("GET", "/v1/targets/{target}/settings"): shown.TargetSettingsShown | SettingsThen,
+    ("GET", "/v1/targets/{target}/settings/diff"): SettingsDiff,
+    ("GET", "/v1/targets/{target}/timeline"): Page[Happening],
+    ("GET", "/v1/history"): Page[Acted],
+    ("GET", "/v1/reports/control"): Report,
     ("GET", "/v1/targets/{target}/features"): shown.RuleFeatures,
     ("POST", "/v1/targets/{target}/hold"): ControlReport,
     ("POST", "/v1/targets/{target}/release"): ControlReport,
@@ -59,6 +79,16 @@ TARGETS: Final[dict[Route, Any]] = {
     ("POST", "/v1/kill"): Items[ControlReport],
     ("POST", "/v1/hold"): Items[ControlReport],
     ("POST", "/v1/release"): Items[ControlReport],
+    ("POST", "/v1/targets/{target}/rollback"): RollbackReport,
+    ("POST", "/v1/targets/{target}/detach"): DetachReport,
+    ("POST", "/v1/targets/{target}/attach"): ControlReport,
+    ("GET", "/v1/targets/{target}/settings/export"): Export,
+    ("GET", "/v1/targets/{target}/baseline"): shown.BaselineHistory,
+    ("PUT", "/v1/targets/{target}/baseline"): shown.BaselineShown,
+    ("GET", "/v1/overrides"): Page[shown.OverrideShown],
+    ("POST", "/v1/overrides"): shown.OverrideShown,
+    ("GET", "/v1/overrides/{override_id}"): shown.OverrideShown,
+    ("DELETE", "/v1/overrides/{override_id}"): shown.OverrideShown,
     ("PATCH", "/v1/targets/{target}/knobs/{knob}"): shown.ModeShown,
     ("GET", "/v1/intents"): Items[shown.IntentShown],
     ("GET", "/v1/rules"): Items[shown.RuleShown],

@@ -6,13 +6,18 @@ from fastapi import Depends, FastAPI
 
 from controller.api import (
     audit,
+    baselines,
+    changes,
     dead_letters,
     declarations,
     erasures,
     features,
+    guardrails,
     health,
+    history,
     keys,
     metrics,
+    overrides,
     policies,
     problems,
     producers,
@@ -33,9 +38,14 @@ PROTECTED = tuple(
     room.router
     for room in (
         targets,
+        baselines,
         policies,
+        changes,
+        guardrails,
+        overrides,
         trials,
         requests,
+        history,
         features,
         signals,
         dead_letters,

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from controller.detaching import Expiries
 from controller.keys import ANY, MAX_GRACE_S, MAX_RATE_PER_S, KeyRequest
+from controller.override_acts import OverrideRequest
 from controller.store.port import Role
+from policies.changes import ChangeKind
+from policies.knobs import TARGET_SCOPE
 from policies.laws import Variable
-from policies.policy import Mode
-from policies.runtime_config import Shrink
+from policies.overrides import OverrideKind
+from policies.policy import Mode, OriginKind
+from policies.runtime_config import MAX_EXPIRY_S, Shrink
 from policies.settings import Setting
 from signals.errors import Rejected
 from signals.events import MICROS
 from signals.settings import Name
 
 Reason = Annotated[str, Field(min_length=1, max_length=2000, description="kept in the audit")]
+Place = Annotated[
+    str,
+    Field(pattern=r"^[a-z][a-z0-9_]*(@[a-z][a-z0-9_]*)?$", max_length=128),
+]
 Names = Annotated[tuple[str, ...], Field(max_length=256)]
+
+
+MAX_US: Final = 2**53
+"""Times in bodies: whole in every JSON reader."""
 
 
 class Body(BaseModel):
@@ -87,8 +100,50 @@ class Proposal(Body):
 
     target: Name
     knob: Name
+    scope: Name = Field(default=TARGET_SCOPE, description="target, or an intent's name")
     setting: SettingBody
     reason: Reason
+    supersede: bool = Field(
+        default=False, description="what waits for a person on the same place gives way to it"
+    )
+
+
+class RevertBody(WithReason):
+    """Take a policy back."""
+
+    with_newer: bool = Field(
+        default=False, description="also kept policies that lie above it on the same place"
+    )
+
+
+class HypotheticalBody(Body):
+    """A change that nobody makes: what would become of it?"""
+
+    target: Name
+    knob: Name
+    scope: Name = Field(default=TARGET_SCOPE, description="target, or an intent's name")
+    setting: SettingBody
+    origin: OriginKind = Field(default="person", description="who would propose it")
+    emergency: bool = Field(default=False, description="as an emergency rule would")
+
+
+class ChangeBody(Body):
+    """What is done to a target beside Trimtab. Without an end it is open until it is ended."""
+
+    target: Name
+    kind: ChangeKind
+    reason: Reason
+    from_us: int | None = Field(default=None, ge=0, le=MAX_US, description="unset = now")
+    until_us: int | None = Field(default=None, ge=0, le=MAX_US, description="its end, if known")
+    duration_s: int | None = Field(
+        default=None, ge=1, le=31_536_000, description="or how long it takes; not both"
+    )
+
+    @model_validator(mode="after")
+    def _one_end(self) -> ChangeBody:
+        if self.until_us is not None and self.duration_s is not None:
+            raise ValueError("give until_us or duration_s, not both")
+        return self
 
 
 class ModeBody(Body):
@@ -101,6 +156,56 @@ class OneOrAll(WithReason):
     """An act on one target, or on every one."""
 
     target: Name | None = None
+
+
+class OverrideBody(WithReason):
+    """A pin, a force or a freeze. ``knob`` unset (freeze only): every knob of the scope."""
+
+    target: Name
+    kind: OverrideKind
+    knob: Name | None = None
+    scope: Name = Field(default=TARGET_SCOPE, description="target, or an intent's name")
+    setting: SettingBody | None = None
+    expires_in_s: float = Field(gt=0, le=MAX_EXPIRY_S, description="the engine ends it itself")
+
+    def wanted(self) -> OverrideRequest:
+        """As the rest of the house has it. Raises ``Rejected``."""
+        return OverrideRequest(
+            target=self.target,
+            kind=self.kind,
+            knob=self.knob,
+            scope=self.scope,
+            setting=None if self.setting is None else self.setting.setting(),
+            reason=self.reason,
+            expires_in_s=self.expires_in_s,
+        )
+
+
+class BaselineBody(WithReason):
+    """A whole baseline; what it does not name has the engine's boot value."""
+
+    name: Name = "baseline"
+    settings: dict[Place, SettingBody] = Field(max_length=1024)
+
+    def places(self) -> dict[str, Setting]:
+        """By place. Raises ``Rejected``."""
+        return {at: body.setting() for at, body in self.settings.items()}
+
+
+class RollbackBody(WithReason):
+    """To last stable, or to a time."""
+
+    to: str = Field(
+        default="last-stable",
+        max_length=64,
+        description="last-stable, or a time: RFC 3339, or µs since 1970",
+    )
+
+
+class DetachBody(WithReason):
+    """``keep``: what expires in the engine is made to stay; ``let``: it expires as before."""
+
+    expiries: Expiries
 
 
 class NewKey(Body):

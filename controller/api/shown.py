@@ -11,8 +11,10 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from controller.audit.verify import Verification
+from controller.history.touching import Met
 from controller.store.port import Control, Principal
 from policies.baseline import Baseline
+from policies.changes import DeclaredChange
 from policies.overrides import Override
 from policies.policy import Mode, Policy
 from signals.features.model import Outcome, RequestRow
@@ -58,10 +60,11 @@ class HistoryEntry(Struct, frozen=True, kw_only=True):
 
 
 class PolicyShown(Policy, frozen=True, kw_only=True):
-    """A policy, its change in words, and the digest that an approval must name."""
+    """A policy, its change in words, the digest that an approval must name, what it waits for."""
 
     words: str  # type: ignore[assignment]  # a method of the record, a member of its answer
     shown_digest: str
+    needs: str
 
 
 class PolicyHistory(PolicyShown, frozen=True, kw_only=True):
@@ -81,6 +84,47 @@ class BaselineShown(Baseline, frozen=True, kw_only=True):
 
     digest: str
     words: dict[str, str]  # type: ignore[assignment]  # of the whole in the record, by place here
+
+
+class RailShown(Struct, frozen=True, kw_only=True):
+    """One guardrail: whom it binds, and whether it denies a proposal or lets it wait."""
+
+    name: str
+    at: str
+    binds: list[str]
+    words: str
+
+
+class LimitsShown(Struct, frozen=True, kw_only=True):
+    """The guardrails' figures for one knob, as they are in force."""
+
+    mode: Mode
+    ladder: list[int]
+    low: int
+    high: int
+    safer: str | None
+    figures: dict[str, float]
+
+
+class GuardrailsShown(Struct, frozen=True, kw_only=True):
+    """Every bound of one target, and what stands in the way of trials now."""
+
+    target: str
+    knobs: dict[str, LimitsShown]
+    rails: list[RailShown]
+    freeze_windows: list[str]
+    frozen_until_us: int | None
+    changes: list[DeclaredChange]
+    settle_s: int
+    auto_risk: str
+
+
+class BaselineHistory(Struct, frozen=True, kw_only=True):
+    """Every version of a target's baseline, oldest first; ``now`` is the one in force."""
+
+    target: str
+    now: BaselineShown | None
+    items: list[BaselineShown]
 
 
 class TrialLine(Struct, frozen=True, kw_only=True):
@@ -128,7 +172,7 @@ class TargetGlance(TargetLine, frozen=True, kw_only=True):
     engines: list[dict[str, Any]]
 
 
-class TargetSettingsShown(Struct, frozen=True, kw_only=True):
+class TargetSettingsShown(Struct, frozen=True, kw_only=True, tag_field="kind", tag="now"):
     """Baseline, desired and observed settings, by place."""
 
     target: str
@@ -154,10 +198,15 @@ class ModeShown(Struct, frozen=True, kw_only=True):
 
 
 class RequestShown(Struct, frozen=True, kw_only=True):
-    """A request, the settings and policies it was served under, and what followed."""
+    """A request, the settings and policies it was served under, and what followed.
 
-    request: RequestRow
-    stamp: dict[str, Any]
+    ``request`` and ``stamp`` None: its row is forgotten, and ``met`` is told by when it arrived.
+    """
+
+    id: str
+    request: RequestRow | None
+    stamp: dict[str, Any] | None
+    met: Met
     policies: list[dict[str, Any]]
     trial: dict[str, Any] | None
     outcomes: list[Outcome]

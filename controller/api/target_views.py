@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from controller import exporting
 from controller.api import shapes
 from controller.api.ports import Services
 from controller.baselines import baseline_in_force
 from controller.desired import Desired, desired
+from controller.exporting import Export, ExportForm
 from controller.fleet import Replica
+from controller.history.times import rfc3339
 from controller.looking import VIEW_SPAN_S
 from controller.rating import Rating, ScopedRates, terms
 from controller.reconciler import differs, not_offered
+from controller.rollback import known_segment
 from controller.settings import TargetSettings
 from controller.store.port import Tx
 from controller.trials import Trial
@@ -21,7 +25,7 @@ from policies.lifecycle import LAYERED
 from policies.policy import Mode
 from policies.runtime_config import RuntimeConfig
 from policies.settings import digest
-from signals.errors import NotFound
+from signals.errors import NotFound, Unavailable
 from signals.events import MICROS
 from signals.features.model import ATOM_S
 from signals.features.view import feature_values
@@ -98,6 +102,25 @@ def settings(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
         },
         "replicas": [_replica(one, wish, whole=True) for one in services.fleet.of(target)],
     }
+
+
+def exported(
+    services: Services, target: str, form: ExportForm, at_us: int | None, *, now_us: int
+) -> Export:
+    """The settings in force, or at a time, for another start. Raises ``Conflict``: unknown."""
+    declared(services, target)
+    first = services.fleet.first(target)
+    seen = first.read(max_age_s=MAX_AGE_S) or first.seen
+    if at_us is None and seen is None:
+        raise Unavailable(f"the engine of {target} does not answer, so its knobs are unknown")
+    with services.store.read() as tx:
+        if at_us is None:
+            wished = _wish(services, tx, target, now_us).settings
+            found = exporting.from_wish(wished, () if seen is None else seen.knobs)
+        else:
+            found = exporting.from_past(known_segment(tx, target, at_us).settings)
+    shown_us = now_us if at_us is None else at_us
+    return exporting.export(target, shown_us, rfc3339(shown_us), found, form)
 
 
 def rule_features(

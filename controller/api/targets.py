@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from controller.api import target_views
 from controller.api.access import Caller, Wired, check_target
 from controller.api.answers import Answer
-from controller.api.bodies import ModeBody, OneOrAll, WithReason
+from controller.api.bodies import DetachBody, ModeBody, OneOrAll, RollbackBody, WithReason
+from controller.api.past_views import settings_then
 from controller.api.ports import Services
 from controller.api.problems import documented
+from controller.exporting import ExportForm
+from controller.history.times import moment
 from controller.keys import covers
 from controller.store.port import Principal
 
 router = APIRouter(prefix="/v1", tags=["targets"])
 
 ACT = documented(404, 409, 422)
+At = Annotated[str | None, Query(max_length=40, description="RFC 3339 with a zone, or µs")]
 
 
 @router.get("/targets")
@@ -34,8 +40,20 @@ def one(target: str, services: Wired) -> Response:
 
 
 @router.get("/targets/{target}/settings", responses=documented(404, 422))
-def settings(target: str, services: Wired) -> Response:
-    """Baseline, desired and, per replica, observed settings; and in what they differ."""
+def settings(
+    target: str,
+    services: Wired,
+    at: At = None,
+    intent: Annotated[str | None, Query(description="with at: what its requests get")] = None,
+    replica: Annotated[str | None, Query(description="with at: only this one")] = None,
+) -> Response:
+    """Baseline, desired and, per replica, observed settings; and in what they differ.
+
+    With ``at`` what each replica had then, place by place: who made it so, and the audit entry that
+    says it. ``known`` false: nobody can say, from when until when, and why.
+    """
+    if at is not None:
+        return Answer(settings_then(services, target, at, intent=intent, replica=replica))
     return Answer(target_views.settings(services, target, now_us=services.clock()))
 
 
@@ -67,6 +85,52 @@ def release(target: str, body: WithReason, services: Wired, caller: Caller) -> R
 def kill(target: str, body: WithReason, services: Wired, caller: Caller) -> Response:
     """Stop the loop on one target and go to its ``on_kill``."""
     return Answer(services.operations.kill(target, body.reason, by=caller))
+
+
+@router.post("/targets/{target}/rollback", responses=ACT)
+def rollback(
+    target: str,
+    body: RollbackBody,
+    services: Wired,
+    caller: Caller,
+    dry_run: Annotated[bool, Query(description="show it, and do nothing")] = False,
+) -> Response:
+    """Whole settings to last stable or to a time; 409 with the span where that is unknown.
+
+    Passing layers are taken away, newer policies reverted, and what then still differs is pinned
+    for a while. A hold does not stop it.
+    """
+    at_us = None if body.to == "last-stable" else moment(body.to, field="to")
+    report = services.operations.rollback(
+        target, body.reason, by=caller, at_us=at_us, dry_run=dry_run
+    )
+    return Answer(report)
+
+
+@router.post("/targets/{target}/detach", responses=ACT)
+def detach(target: str, body: DetachBody, services: Wired, caller: Caller) -> Response:
+    """Leave the engine as it stands: nothing is sent to it until it is attached."""
+    report = services.operations.detach(target, body.reason, expiries=body.expiries, by=caller)
+    return Answer(report)
+
+
+@router.post("/targets/{target}/attach", responses=ACT)
+def attach(target: str, body: WithReason, services: Wired, caller: Caller) -> Response:
+    """Let the loop go on; what others changed meanwhile is kept as a pin for a while."""
+    return Answer(services.operations.attach(target, body.reason, by=caller))
+
+
+@router.get("/targets/{target}/settings/export", responses=documented(404, 409, 422, 503))
+def export(
+    target: str,
+    services: Wired,
+    form: Annotated[ExportForm, Query(alias="as")] = "json",
+    at: Annotated[str | None, Query(description="RFC 3339, or µs since 1970")] = None,
+) -> Response:
+    """Settings with their digest, and as start-up flags of vLLM; 409 where they are unknown."""
+    at_us = None if at is None else moment(at)
+    found = target_views.exported(services, target, form, at_us, now_us=services.clock())
+    return Answer(found)
 
 
 @router.post("/hold", responses=ACT)
