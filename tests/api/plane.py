@@ -155,6 +155,11 @@ class Plane:
         body = {"shown_digest": made["shown_digest"]}
         return self.post(f"/v1/policies/{made['id']}/approve", body, who="other")
 
+    def restart(self) -> None:
+        """Put new layers around the app: what they kept in memory is gone, the store is there."""
+        self.http.close()
+        self.http = TestClient(fronted(self.app), raise_server_exceptions=False)
+
     def close(self) -> None:
         """Let go of everything."""
         self.http.close()
