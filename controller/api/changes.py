@@ -8,24 +8,30 @@ from fastapi import APIRouter, Query, Response
 
 from controller.api.access import Caller, Wired, check_target
 from controller.api.answers import Answer, Limit, page
-from controller.api.bodies import MAX_US, ChangeBody
+from controller.api.bodies import ChangeBody
 from controller.api.problems import documented
+from controller.history.times import moment
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
 
-Time = Annotated[int | None, Query(ge=0, le=MAX_US, description="µs since 1970")]
+From = Annotated[
+    str | None, Query(alias="from", max_length=40, description="going on since: RFC 3339 or µs")
+]
+To = Annotated[str | None, Query(max_length=40, description="begun before: RFC 3339 or µs")]
 
 
 @router.get("", responses=documented(422))
 def listed(
     services: Wired,
     target: str | None = None,
-    from_us: Time = None,
-    to_us: Time = None,
+    from_: From = None,
+    to: To = None,
     before: str | None = None,
     limit: Limit = 100,
 ) -> Response:
     """Those that went on between two times, newest first; ``next`` is the ``before`` of more."""
+    from_us = None if from_ is None else moment(from_, field="from")
+    to_us = None if to is None else moment(to, field="to")
     with services.store.read() as tx:
         found = tx.declared_changes(
             target=target, from_us=from_us, to_us=to_us, before=before, limit=limit

@@ -9,15 +9,20 @@ from fastapi import APIRouter, Depends, Query, Response
 from controller.api import shapes
 from controller.api.access import Caller, Wired, check_target
 from controller.api.answers import Answer, Limit
-from controller.api.bodies import MAX_US, Approval, Proposal, RevertBody, WithReason
+from controller.api.bodies import Approval, Proposal, RevertBody, WithReason
 from controller.api.bounds import check_scope, sees
 from controller.api.problems import documented
+from controller.history.times import moment
 from controller.store.port import PolicyFilter
 from policies.lifecycle import State
 from policies.policy import OriginKind, Verdict
 
 router = APIRouter(prefix="/v1/policies", tags=["policies"])
 
+From = Annotated[
+    str | None, Query(alias="from", max_length=40, description="proposed since: RFC 3339 or µs")
+]
+To = Annotated[str | None, Query(max_length=40, description="proposed before: RFC 3339 or µs")]
 ACT = documented(404, 409, 422)
 
 
@@ -29,8 +34,8 @@ def chosen(
         str | None, Query(description="a key's id, or e.g. rule:idle, plant:step_curve")
     ] = None,
     verdict: Verdict | None = None,
-    from_us: Annotated[int | None, Query(ge=0, le=MAX_US, description="proposed since")] = None,
-    to_us: Annotated[int | None, Query(ge=0, le=MAX_US, description="proposed before")] = None,
+    from_: From = None,
+    to: To = None,
 ) -> PolicyFilter:
     """Which policies a list is of, beside target and state."""
     return PolicyFilter(
@@ -39,8 +44,8 @@ def chosen(
         origin=origin,
         proposed_by=proposed_by,
         verdict=verdict,
-        from_us=from_us,
-        to_us=to_us,
+        from_us=None if from_ is None else moment(from_, field="from"),
+        to_us=None if to is None else moment(to, field="to"),
     )
 
 

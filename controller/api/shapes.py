@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from controller.approving import next_step
 from controller.judge.verdict import e_values
 from controller.store.port import Tx
 from controller.trials import Trial
@@ -21,6 +22,7 @@ def policy(found: Policy) -> dict[str, Any]:
         **msgspec.to_builtins(found),
         "words": found.words(),
         "shown_digest": found.shown_digest,
+        "needs": next_step(found),
     }
 
 

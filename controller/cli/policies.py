@@ -10,6 +10,8 @@ import yaml
 
 from controller.cli.root import Json, Reason, root_of, show
 from controller.cli.tables import table, when
+from controller.cli.tailing import moment
+from controller.keys import wall_us
 from signals.errors import Rejected
 
 app = typer.Typer(
@@ -24,6 +26,23 @@ def listed(
     ctx: typer.Context,
     target: Annotated[str | None, typer.Option(help="Only this target's.")] = None,
     state: Annotated[list[str] | None, typer.Option(help="Only in this state; repeatable.")] = None,
+    knob: Annotated[str | None, typer.Option(help="Only of this knob.")] = None,
+    scope: Annotated[str | None, typer.Option(help="target, or an intent's name.")] = None,
+    origin: Annotated[
+        str | None, typer.Option(help="rule, plant, learner or person: what proposed it.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", help="Who proposed it: a key's id, or e.g. rule:idle.")
+    ] = None,
+    verdict: Annotated[
+        str | None, typer.Option(help="IMPROVED, HARMED, INCONCLUSIVE or NO_DATA.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", help="Proposed since: 10m, 2h, 1d ago, or RFC 3339.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="Proposed before; as --from.")
+    ] = None,
     before: Annotated[str | None, typer.Option(help="Older than this id: the next page.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 20,
     as_json: Json = False,
@@ -32,12 +51,23 @@ def listed(
 
     \b
     trimtab policies list --target chat --state pending
+    trimtab policies list --verdict HARMED --from 1d
     """
+    query = {
+        "target": target,
+        "state": state or None,
+        "knob": knob,
+        "scope": scope,
+        "origin": origin,
+        "proposed_by": by,
+        "verdict": verdict,
+        "from": None if since is None else moment(since, wall_us()),
+        "to": None if until is None else moment(until, wall_us()),
+        "before": before,
+        "limit": limit,
+    }
     with root_of(ctx).client() as client:
-        found = client.get(
-            "/v1/policies", target=target, state=state or None, before=before, limit=limit
-        )
-    show(found, as_json, _table)
+        show(client.get("/v1/policies", **query), as_json, _table)
 
 
 @app.command("show")
@@ -58,18 +88,26 @@ def propose(
         Path | None, typer.Option(help="A file with a law as YAML or JSON, instead of a value.")
     ] = None,
     preempt: Annotated[bool, typer.Option(help="Lowering a cap preempts; default: drain.")] = False,
+    scope: Annotated[str, typer.Option(help="target, or an intent's name.")] = "target",
+    supersede: Annotated[
+        bool, typer.Option(help="What waits for a person on the same place gives way to it.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Propose a change by hand; somebody else approves it.
+    """Propose a change by hand; somebody else approves it (two people where the risk is high).
 
     \b
     trimtab policies propose chat active_cap 16 --reason "more batch at night"
+    trimtab guardrails evaluate chat active_cap 16    # what it would meet, without proposing it
     """
-    if (value is None) == (law is None):
-        raise Rejected("give a value or --law FILE, not both")
-    setting: dict[str, Any] = {"shrink": "preempt" if preempt else "drain"}
-    setting |= {"value": value} if law is None else {"law": _law(law)}
-    body = {"target": target, "knob": knob, "setting": setting, "reason": reason}
+    body = {
+        "target": target,
+        "knob": knob,
+        "scope": scope,
+        "setting": setting_of(value, law, preempt=preempt),
+        "reason": reason,
+        "supersede": supersede,
+    }
     with root_of(ctx).client() as client:
         show(client.post("/v1/policies", body), as_json, _words)
 
@@ -84,7 +122,9 @@ def approve(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Approve a policy, exactly as it was shown.
+    """Approve a policy, exactly as it was shown. High risk needs two people.
+
+    Who proposed it may approve it only where it lowers risk; the control report shows that.
 
     \b
     trimtab policies approve POLICY_ID --digest 3f1c…
@@ -106,9 +146,22 @@ def reject(ctx: typer.Context, policy_id: PolicyId, reason: Reason, as_json: Jso
 
 
 @app.command()
-def revert(ctx: typer.Context, policy_id: PolicyId, reason: Reason, as_json: Json = False) -> None:
-    """Take a policy back, on trial or kept; reverted once the engine was seen without it."""
-    _act(ctx, policy_id, "revert", reason, as_json)
+def revert(
+    ctx: typer.Context,
+    policy_id: PolicyId,
+    reason: Reason,
+    with_newer: Annotated[
+        bool, typer.Option(help="Also kept policies that lie above it on the same place.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Take a policy back, on trial or kept; reverted once the engine was seen without it.
+
+    A newer layer on the same place (a kept policy, a pin, a force) is named, and nothing is done.
+    """
+    with root_of(ctx).client() as client:
+        body = {"reason": reason, "with_newer": with_newer}
+        show(client.post(f"/v1/policies/{policy_id}/revert", body), as_json, _line)
 
 
 @app.command()
@@ -130,7 +183,16 @@ def _act(ctx: typer.Context, policy_id: str, verb: str, reason: str, as_json: bo
     show(moved, as_json, _line)
 
 
-def _law(path: Path) -> Any:
+def setting_of(value: int | None, law: Path | None, *, preempt: bool) -> dict[str, Any]:
+    """A setting as REST takes it. Raises ``Rejected``."""
+    if (value is None) == (law is None):
+        raise Rejected("give a value or --law FILE, not both")
+    setting: dict[str, Any] = {"shrink": "preempt" if preempt else "drain"}
+    return setting | ({"value": value} if law is None else {"law": read_law(law)})
+
+
+def read_law(path: Path) -> Any:
+    """A law as it is in a file. Raises ``Rejected``."""
     try:
         return yaml.safe_load(path.read_text("utf-8"))
     except (OSError, yaml.YAMLError) as error:
@@ -139,32 +201,55 @@ def _law(path: Path) -> Any:
 
 def _table(found: Any) -> str:
     rows = [
-        (p["id"], p["state"], p["mode"], p["words"], p["origin"]["name"], when(p["updated_us"]))
+        (p["id"], p["state"], p["risk"], p["words"], p["origin"]["name"], when(p["updated_us"]))
         for p in found["items"]
     ]
-    head = ["id", "state", "mode", "change", "from", "since"]
+    head = ["id", "state", "risk", "change", "from", "since"]
     more = f"\nmore: --before {found['next']}" if found["next"] else ""
     return table(head, rows, none="no policies") + more
 
 
 def _line(policy: Any) -> str:
-    return f"{policy['id']} is {policy['state']}: {policy['words']}"
+    needs = f"; it needs {policy['needs']}" if policy["needs"] else ""
+    return f"{policy['id']} is {policy['state']}: {policy['words']}{needs}"
+
+
+def _because(facts: list[str]) -> str:
+    return f": {', '.join(facts)}" if facts else ""
+
+
+def _effect(expected: Any) -> str:
+    if expected is None:
+        return "not predicted; the trial will tell"
+    interval = f"{expected['low']:+.3g} to {expected['high']:+.3g}"
+    return f"{expected['metric']} {expected['estimate']:+.3g} ({interval}), {expected['source']}"
+
+
+def _yes(one: Any) -> str:
+    solo = ", alone: it lowers risk" if one["solo"] else ""
+    return f"by {one['name'] or one['by']} ({one['role']}{solo}) at {when(one['at_us'])}"
 
 
 def _words(policy: Any) -> str:
     told = [
         _line(policy),
         f"target    {policy['target']}",
-        f"from      {policy['origin']['kind']} {policy['origin']['name']}",
+        f"from      {' '.join(policy['origin'].values())}",
         f"reason    {policy['reason']}",
-        f"mode      {policy['mode']}; risk {policy['risk']}",
+        f"mode      {policy['mode']}",
+        f"risk      {policy['risk']}{_because(policy['risk_why'])}",
+        f"expected  {_effect(policy['expected'])}",
         f"digest    {policy['shown_digest']}",
     ]
+    told += [f"approved  {_yes(one)}" for one in policy["approvals"]]
     told += [f"evidence  {name} = {value:.4g}" for name, value in policy["evidence"].items()]
     told += [f"guard     {g['metric']} no worse by {g['margin']:g}" for g in policy["guards"]]
     for name in ("verdict", "cause", "trial", "decided_by"):
         if policy.get(name) is not None:
             told.append(f"{name:<9} {policy[name]}")
+    for name, label in (("expires_us", "expires"), ("review_us", "review")):
+        if policy.get(name) is not None:
+            told.append(f"{label:<9} {when(policy[name])}")
     for entry in policy.get("history", []):
         told.append(f"{when(entry['at_us'])}  {entry['action']} by {entry['actor']}")
     return "\n".join(told)
