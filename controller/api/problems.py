@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from signals.errors import Rejected, Unavailable
+from signals.errors import Fenced, Rejected, Unavailable
 
 MEDIA_TYPE = "application/problem+json"
 LIMITS = ("ge", "gt", "le", "lt", "min_length", "max_length", "pattern", "expected")
@@ -48,6 +48,7 @@ def install(app: FastAPI) -> None:
     """Answer every kind of error with a problem document."""
     app.add_exception_handler(Rejected, _rejected)
     app.add_exception_handler(Unavailable, _unavailable)
+    app.add_exception_handler(Fenced, _fenced)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _broken)
@@ -63,6 +64,10 @@ def _unavailable(_: Request, error: Exception) -> Response:
     assert isinstance(error, Unavailable)
     headers = {"Retry-After": str(max(1, round(error.retry_after_s)))}
     return _answer(_problem(503, error.detail), headers)
+
+
+def _fenced(_: Request, error: Exception) -> Response:
+    return _answer(_problem(503, f"{error}"), {"Retry-After": "1"})
 
 
 def _invalid(_: Request, error: Exception) -> Response:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
@@ -30,11 +30,12 @@ from controller.layout import Layout
 from controller.metric_versions import in_force
 from controller.processes.secret_files import SECRET_BYTES, new_secret, write_secret
 from controller.settings import Settings
+from controller.store.address import StoreAddress
+from controller.store.owning import exists, owning
 from controller.store.port import Principal, Store
 from controller.store.sql import SqlReader, open_store
 from controller.webhooks.signing import new_secret as webhook_secret
 from signals.errors import Unavailable
-from signals.file_lock import FileLock
 
 ACTOR = "set-up"
 
@@ -59,11 +60,12 @@ def prepare(settings: Settings) -> tuple[Path, ...]:
             made.append(path)
     wanted = {layout.key(name): make for name, make in _first_keys(settings).items()}
     missing = {path: make for path, make in wanted.items() if not path.exists()}
-    if missing or not layout.store_db.exists():
-        with FileLock(layout.store_db):
-            _create(settings, layout, missing)
-    elif _metrics_changed(settings, layout):
-        _bring_in_unless_running(settings, layout)
+    address = settings.store.address(layout.store_db)
+    if missing or not exists(address, settings.store):
+        with owning(address, settings.store):
+            _create(settings, address, missing)
+    elif _metrics_changed(settings, address):
+        _bring_in_unless_running(settings, address)
     return (*made, *missing)
 
 
@@ -91,8 +93,8 @@ def _first_keys(settings: Settings) -> dict[str, MakeKey]:
     return found
 
 
-def _create(settings: Settings, layout: Layout, missing: dict[Path, MakeKey]) -> None:
-    with closing(open_store(layout.store_url, settings.store)) as store:
+def _create(settings: Settings, address: StoreAddress, missing: dict[Path, MakeKey]) -> None:
+    with closing(open_store(address, settings.store)) as store:
         bring_in_metrics(settings, store)
         for path, make in missing.items():
             with store.write() as tx:
@@ -112,9 +114,9 @@ def bring_in_metrics(settings: Settings, store: Store) -> None:
         log.info("metric %s, version %d of %s, is %s", one.name, one.version, one.managed_by, state)
 
 
-def _metrics_changed(settings: Settings, layout: Layout) -> bool:
+def _metrics_changed(settings: Settings, address: StoreAddress) -> bool:
     """Whether the store's definitions are not as configured; also when they can't be read."""
-    with closing(SqlReader(layout.store_db, settings.store)) as reader:
+    with closing(SqlReader(address, settings.store)) as reader:
         try:
             with reader.read() as tx:
                 return differs(tx.definitions(), declared_in(settings))
@@ -122,11 +124,13 @@ def _metrics_changed(settings: Settings, layout: Layout) -> bool:
             return True
 
 
-def _bring_in_unless_running(settings: Settings, layout: Layout) -> None:
-    try:
-        lock = FileLock(layout.store_db)
-    except Unavailable:
-        log.warning("metrics differ from the file; serve brings them in when it starts again")
-        return
-    with lock, closing(open_store(layout.store_url, settings.store)) as store:
-        bring_in_metrics(settings, store)
+def _bring_in_unless_running(settings: Settings, address: StoreAddress) -> None:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(owning(address, settings.store))
+        except Unavailable:
+            log.warning("metrics differ from the file; serve brings them in when it starts again")
+            return
+        bring_in_metrics(
+            settings, stack.enter_context(closing(open_store(address, settings.store)))
+        )

@@ -11,16 +11,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Final
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from msgspec import Struct
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
 
 from signals.errors import Rejected
 
 SCHEMA: Final = "trimtab"
 SCHEMA_PATTERN: Final = r"^[a-z_][a-z0-9_]{0,62}$"
 ALLOWED: Final = "sqlite:///PATH or postgresql://[USER@]HOST[:PORT]/DATABASE"
+FILE: Final = "sqlite:///"
+SCHEMES: Final = ("postgresql", "postgresql+psycopg")
 
 
 class StoreAddress(Struct, frozen=True):
@@ -37,13 +38,7 @@ class StoreAddress(Struct, frozen=True):
     @property
     def file(self) -> Path | None:
         """The SQLite file; None when the store is a PostgreSQL database."""
-        parsed = make_url(self.url)
-        return Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
-
-    @property
-    def parsed(self) -> URL:
-        """The URL in SQLAlchemy's terms."""
-        return make_url(self.url)
+        return Path(self.url.removeprefix(FILE)) if self.url.startswith(FILE) else None
 
     def words(self) -> str:
         """For messages."""
@@ -57,23 +52,29 @@ def address_of(
     if isinstance(where, StoreAddress):
         return where
     if isinstance(where, Path):
-        return StoreAddress(f"sqlite:///{where}")
+        return StoreAddress(f"{FILE}{where}")
     try:
-        parsed = make_url(where)
-    except ArgumentError as error:
+        parts = urlsplit(where)
+        password = parts.password or parse_qs(parts.query).get("password")
+        sound = _sound(where, parts)
+    except ValueError as error:
         raise Rejected("the store's URL is none", field="store.url", allowed=ALLOWED) from error
-    shown = parsed.render_as_string(hide_password=True)
-    if parsed.password is not None or "password" in parsed.query:
+    if password:
         raise Rejected(
             "a password in a URL ends up in logs and process lists",
             field="store.url",
-            value=shown if parsed.password is not None else None,
             allowed="the URL without it, and store.password_file or PGPASSWORD",
         )
-    _check(parsed, shown)
+    if not sound:
+        raise Rejected(
+            "the store is a SQLite file or a PostgreSQL database",
+            field="store.url",
+            value=where,
+            allowed=ALLOWED,
+        )
     if not re.match(SCHEMA_PATTERN, schema):
         raise Rejected(
-            f"{schema!r} is no schema",
+            f"{schema!r} is no schema's name",
             field="store.schema_name",
             value=schema,
             allowed=SCHEMA_PATTERN,
@@ -81,15 +82,9 @@ def address_of(
     return StoreAddress(where, schema, password_file)
 
 
-def _check(parsed: URL, shown: str) -> None:
-    backend, driver = parsed.get_backend_name(), parsed.drivername.partition("+")[2]
-    if backend == "sqlite" and not driver and parsed.database not in (None, "", ":memory:"):
-        return
-    if backend == "postgresql" and driver in ("", "psycopg") and parsed.database:
-        return
-    raise Rejected(
-        "the store is a SQLite file or a PostgreSQL database",
-        field="store.url",
-        value=shown,
-        allowed=ALLOWED,
-    )
+def _sound(url: str, parts: SplitResult) -> bool:
+    """Whether it names a file, or a database; the port is looked at too."""
+    if parts.scheme == "sqlite":
+        return url.startswith(FILE) and url.removeprefix(FILE) not in ("", ":memory:")
+    there = parts.port is None or parts.port > 0
+    return parts.scheme in SCHEMES and there and len(parts.path) > 1

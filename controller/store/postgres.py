@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from psycopg import Connection as Session
 from psycopg import IsolationLevel
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DisconnectionError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import NullPool, QueuePool
 
 from controller.store.address import StoreAddress
 from controller.store.settings import StoreSettings
@@ -31,10 +32,11 @@ KEEPALIVE: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalive
 def writing_engine(address: StoreAddress, settings: StoreSettings) -> Engine:
     """One connection: what this process writes is written in turn."""
     engine = create_engine(
-        address.parsed.set(drivername="postgresql+psycopg"),
+        _url(address),
         poolclass=QueuePool,
         pool_size=1,
         max_overflow=0,
+        hide_parameters=True,
         pool_timeout=settings.busy_timeout_ms / 1000,
     )
     limits = {
@@ -51,10 +53,11 @@ def reading_engine(
 ) -> Engine:
     """Read-only; each transaction is one snapshot. ``offline``: a whole history may be read."""
     engine = create_engine(
-        address.parsed.set(drivername="postgresql+psycopg"),
+        _url(address),
         poolclass=QueuePool,
         pool_size=settings.readers,
         max_overflow=0,
+        hide_parameters=True,
         pool_timeout=settings.reader_wait_ms / 1000,
     )
     limits = {"lock_timeout": max(1, settings.busy_timeout_ms)}
@@ -68,6 +71,28 @@ def reading_engine(
         session.read_only = True
 
     return engine
+
+
+def lone_engine(address: StoreAddress, settings: StoreSettings) -> Engine:
+    """Sessions outside every pool and transaction, which may be silent as long as they like."""
+    engine = create_engine(
+        _url(address),
+        poolclass=NullPool,
+        isolation_level="AUTOCOMMIT",
+        hide_parameters=True,
+    )
+    _prepare(engine, address, settings, {"statement_timeout": settings.statement_timeout_ms})
+    return engine
+
+
+def lives(connection: Connection) -> bool:
+    """Whether an idle connection's session goes on, as far as can be seen from here."""
+    session = connection.connection.dbapi_connection
+    return isinstance(session, Session) and not _ended(session)
+
+
+def _url(address: StoreAddress) -> URL:
+    return make_url(address.url).set(drivername="postgresql+psycopg")
 
 
 def arguments(
@@ -110,12 +135,14 @@ def _prepare(
 
     @event.listens_for(engine, "checkout")
     def _taken(session: Session[Any], _record: object, _proxy: object) -> None:
-        if session.closed or _has_something_to_say(session):
+        if _ended(session):
             raise DisconnectionError("the server ended the session")
 
 
-def _has_something_to_say(session: Session[Any]) -> bool:
+def _ended(session: Session[Any]) -> bool:
     """An idle session's socket is readable only when the server ended it, or is about to."""
+    if session.closed:
+        return True
     poll = select.poll()
     poll.register(session.fileno(), select.POLLIN)
     return bool(poll.poll(0))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 
 from controller.store.address import StoreAddress, address_of
 from controller.store.appending import Head
@@ -20,12 +20,13 @@ from controller.store.history_rows import HistoryRows
 from controller.store.key_rows import KeyRows
 from controller.store.metric_rows import MetricRows
 from controller.store.override_rows import OverrideRows
+from controller.store.owning import Owner
 from controller.store.policy_rows import PolicyRows
 from controller.store.segment_rows import SegmentRows
 from controller.store.settings import StoreSettings
 from controller.store.tree_rows import TreeRows
 from controller.store.trial_rows import TrialRows
-from signals.errors import Broken, Unavailable
+from signals.errors import Broken, Fenced, Unavailable
 
 
 class SqlTx(
@@ -63,17 +64,30 @@ class SqlReader:
 
 
 class SqlStore(SqlReader):
-    """The store, for the one process that writes it. ``open_store`` builds one."""
+    """The store, for the one process that writes it. ``open_store`` builds one.
 
-    def __init__(self, where: StoreAddress | Path, settings: StoreSettings | None = None) -> None:
+    ``owner``: renewed whenever the database had to be reached anew.
+    """
+
+    def __init__(
+        self,
+        where: StoreAddress | Path,
+        settings: StoreSettings | None = None,
+        *,
+        owner: Owner | None = None,
+    ) -> None:
         settings = settings or StoreSettings()
         super().__init__(where, settings)
         self._writing: Engine = writing_engine(address_of(where), settings)
+        if owner is not None:
+            event.listen(self._writing, "connect", lambda *_: owner.renew())
         self._wait_s = settings.busy_timeout_ms / 1000
         self._lock = threading.Lock()
         self._holder: int | None = None
         self._writes = 0
         self._epoch: int | None = None
+        self._lost: Callable[[], None] | None = None
+        self._fenced: Fenced | None = None
         self._head: Head | None = None
 
     @property
@@ -84,9 +98,17 @@ class SqlStore(SqlReader):
         """
         return self._writes
 
-    def fence(self, epoch: int) -> None:
-        """From now on only write while the store's epoch is this one: see ``take_identity``."""
-        self._epoch = epoch
+    def fence(self, epoch: int, *, lost: Callable[[], None] | None = None) -> None:
+        """From now on only write while the store's epoch is this one: see ``take_identity``.
+
+        ``lost`` is called when it is not, by whoever comes to know of it.
+        """
+        self._epoch, self._lost = epoch, lost
+
+    def check(self) -> None:
+        """Raise ``Fenced`` when another has taken the store over."""
+        if self._fenced is not None:
+            raise self._fenced
 
     @contextmanager
     def write(self) -> Iterator[SqlTx]:
@@ -104,6 +126,11 @@ class SqlStore(SqlReader):
                     tx.finish()
                     ending = True
                 self._head = tx.head
+            except Fenced as fenced:
+                self._fenced = fenced
+                if self._lost is not None:
+                    self._lost()
+                raise
             finally:
                 self._writes += ending
 
@@ -126,7 +153,12 @@ class SqlStore(SqlReader):
             self._lock.release()
 
 
-def open_store(where: StoreAddress | Path | str, settings: StoreSettings | None = None) -> SqlStore:
+def open_store(
+    where: StoreAddress | Path | str,
+    settings: StoreSettings | None = None,
+    *,
+    owner: Owner | None = None,
+) -> SqlStore:
     """Bring the store at an address, a path or a URL to the newest schema; open it for writing.
 
     Raises ``Rejected`` for a URL that is no store's, or a store of a newer version.
@@ -137,4 +169,4 @@ def open_store(where: StoreAddress | Path | str, settings: StoreSettings | None 
     if address.file is not None:
         address.file.parent.mkdir(parents=True, exist_ok=True)
     upgrade(address, settings)
-    return SqlStore(address, settings)
+    return SqlStore(address, settings, owner=owner)

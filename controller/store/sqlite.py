@@ -24,6 +24,7 @@ def writing_engine(path: Path, settings: StoreSettings) -> Engine:
         poolclass=QueuePool,
         pool_size=1,
         max_overflow=0,
+        hide_parameters=True,
         pool_timeout=settings.busy_timeout_ms / 1000,
     )
     pragmas = (
@@ -48,6 +49,7 @@ def reading_engine(path: Path, settings: StoreSettings, *, offline: bool = False
         poolclass=QueuePool,
         pool_size=settings.readers,
         max_overflow=0,
+        hide_parameters=True,
         pool_timeout=settings.reader_wait_ms / 1000,
     )
     pragmas = (
