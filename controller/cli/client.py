@@ -49,9 +49,9 @@ class Client:
         """``body`` is sent as JSON."""
         return self._call("PUT", path, **_sent(body, None))
 
-    def delete(self, path: str) -> Any:
-        """None when the answer is empty."""
-        return self._call("DELETE", path)
+    def delete(self, path: str, body: object = None) -> Any:
+        """None when the answer is empty. ``body`` is sent as JSON."""
+        return self._call("DELETE", path, **_sent(body, None))
 
     def lines(self, path: str, **query: object) -> Iterator[str]:
         """The lines of an NDJSON answer, as they come."""

@@ -11,11 +11,12 @@ from controller.cli.root import Json, root_of, show
 from controller.cli.tables import table
 from controller.config.page import page
 from controller.config.tree import Leaf, leaves
+from controller.exporting import ExportForm
 from controller.rules.firing import compile_rules
 from controller.settings import Settings
 from signals.errors import Rejected
 
-app = typer.Typer(help="What can be set.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="What can be set, and what is.", no_args_is_help=True, rich_markup_mode=None)
 
 
 def add_to(root: typer.Typer) -> None:
@@ -47,6 +48,29 @@ def listed(
     """
     found = [leaf for leaf in leaves(Settings) if match is None or match in leaf.path]
     show(msgspec.to_builtins(found), as_json, lambda _: _table(found))
+
+
+@app.command()
+def export(
+    ctx: typer.Context,
+    target: Annotated[str, typer.Argument(help="A target's name.")],
+    form: Annotated[ExportForm, typer.Option("--as", help="vllm-flags, or json.")] = "vllm-flags",
+    at: Annotated[
+        str | None, typer.Option(help="As they were: RFC 3339, or µs since 1970.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print a target's settings as start-up flags of vLLM, or as JSON with their digest.
+
+    What can't be a flag is a comment that says why: laws, intents' own settings.
+
+    \b
+    trimtab settings export chat --as vllm-flags
+    trimtab settings export chat --as json --at 2026-11-24T03:00:00Z
+    """
+    with root_of(ctx).client() as client:
+        found = client.get(f"/v1/targets/{target}/settings/export", **{"as": form}, at=at)
+    show(found, as_json or form == "json", lambda one: one["flags"].rstrip())
 
 
 @app.command()

@@ -9,19 +9,24 @@ import typer
 
 from controller.cli import (
     audit,
+    baselines,
+    changes,
     configuration,
     control,
     dead_letters,
     doctor,
     erase,
+    guardrails,
     keys,
     metrics,
+    overrides,
     policies,
     processes,
     producers,
     signals,
     status,
     trials,
+    way_back,
     webhooks,
     why,
     windows,
@@ -69,12 +74,17 @@ processes.add_to(app)
 configuration.add_to(app)
 status.add_to(app)
 control.add_to(app)
+overrides.add_to(app)
+way_back.add_to(app)
 why.add_to(app)
 windows.add_to(app)
 doctor.add_to(app)
 erase.add_to(app)
 app.add_typer(policies.app, name="policies")
+app.add_typer(baselines.app, name="baseline")
 app.add_typer(trials.app, name="trials")
+app.add_typer(guardrails.app, name="guardrails")
+app.add_typer(changes.app, name="changes")
 app.add_typer(audit.app, name="audit")
 app.add_typer(keys.app, name="keys")
 app.add_typer(metrics.app, name="metrics")
