@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Response
 
-from controller.api import shapes
+from controller.api import past_views
 from controller.api.access import Wired
 from controller.api.answers import Answer, Limit
 from controller.api.problems import documented
 from controller.api.target_views import declared
-from controller.store.port import Tx
-from signals.errors import NotFound
-from signals.features.model import RequestRow
 
 router = APIRouter(prefix="/v1/requests", tags=["requests"])
 
@@ -34,46 +29,9 @@ def found(
 
 @router.get("/{request_id}", responses=documented(404, 422))
 def why(request_id: str, services: Wired) -> Response:
-    """The request, the settings it was served under, the policies that made them, what followed."""
-    row = services.features.request(request_id)
-    if row is None:
-        raise NotFound(f"no request {request_id!r}", field="request_id", value=request_id)
-    with services.store.read() as tx:
-        policies = [_in_force(tx, policy_id) for policy_id in row.policies]
-        trial = _trial(tx, row)
-    return Answer(
-        {
-            "request": row,
-            "stamp": _stamp(row),
-            "policies": policies,
-            "trial": trial,
-            "outcomes": services.features.outcomes(request_id),
-        }
-    )
+    """The request, the settings it was served under, all that made them so, and what followed.
 
-
-def _stamp(row: RequestRow) -> dict[str, Any]:
-    return {
-        "target": row.target,
-        "replica": row.replica,
-        "incarnation": row.incarnation,
-        "version": row.version,
-        "digest": row.digest,
-    }
-
-
-def _in_force(tx: Tx, policy_id: str) -> dict[str, Any]:
-    """A policy that the stamp names; one that we don't know is shown as such, not left out."""
-    try:
-        found = tx.policy(policy_id)
-    except NotFound:
-        return {"id": policy_id, "known": False}
-    history = shapes.approvals(tx, policy_id)
-    return {**shapes.policy(found), "known": True, "history": history}
-
-
-def _trial(tx: Tx, row: RequestRow) -> dict[str, Any] | None:
-    if not row.trial:
-        return None
-    line = shapes.trial_line(tx.trial(row.trial))
-    return {**line, "block": row.block, "arm": row.arm}
+    ``met.touched`` lists each policy, override, baseline and trial with its audit entries. Of a
+    request whose row is forgotten ``request`` is null, and ``met`` is told by when it arrived.
+    """
+    return Answer(past_views.request_seen(services, request_id))

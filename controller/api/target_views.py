@@ -91,6 +91,7 @@ def settings(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
         wish = _wish(services, tx, target, now_us)
         baseline = tx.baseline(target)
     return {
+        "kind": "now",
         "target": target,
         "baseline": shapes.baseline(baseline),
         "desired": {

@@ -7,7 +7,7 @@ has a hole, and after the last read-back of a replica that does not answer any m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct
 
@@ -64,7 +64,7 @@ class ReplicaThen(Struct, frozen=True, kw_only=True):
     places: tuple[PlaceThen, ...] = ()
 
 
-class SettingsThen(Struct, frozen=True, kw_only=True):
+class SettingsThen(Struct, frozen=True, kw_only=True, tag_field="kind", tag="then"):
     """All replicas. ``known``: of every one. ``same``: every one had the same, as far as known."""
 
     target: str
@@ -73,7 +73,6 @@ class SettingsThen(Struct, frozen=True, kw_only=True):
     known: bool
     same: bool
     replicas: tuple[ReplicaThen, ...]
-    kind: Literal["settings_at"] = "settings_at"
 
 
 def settings_at(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, get_args
 
+import msgspec
+
 from controller.store.past_port import AuditLine
 
 Kind = Literal[
@@ -36,6 +38,18 @@ def kind_of(action: str) -> Kind:
     if action == "settings.unknown":
         return "unknown"
     return next((kind for kind, family in FAMILIES.items() if action.startswith(family)), "other")
+
+
+class Acted(AuditLine, frozen=True, kw_only=True):
+    """An audit entry with its kind and its words."""
+
+    kind: Kind
+    words: str
+
+
+def acted(line: AuditLine) -> Acted:
+    """A line with its words."""
+    return Acted(**msgspec.structs.asdict(line), kind=kind_of(line.action), words=told(line))
 
 
 def told(line: AuditLine) -> str:
