@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -33,7 +34,10 @@ def lived(line: OnTheBus) -> None:
     """Two requests of somebody, one of somebody else, feedback on each, by every way."""
     for number, session in ((1, SESSION), (2, SESSION), (3, "other-session")):
         at_us = T0_US + number * MICROS
-        ids = {"session_id": session, "external_id": EXTERNAL if number == 1 else f"o-{number}"}
+        ids: dict[str, Any] = {
+            "session_id": session,
+            "external_id": EXTERNAL if number == 1 else f"o-{number}",
+        }
         line.take(
             arrived(2 * number, number, at_us, **ids),
             replace(
