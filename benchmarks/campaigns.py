@@ -1,7 +1,7 @@
-"""The campaigns: nothing is lost, operators race to one outcome, the judge is rarely wrong.
+"""The campaigns: nothing is lost, races have one outcome, tampering is found, the judge is right.
 
-``--only kills|races|judge`` runs one, with whatever else is given on the command line as its
-options.
+``--only kills|races|tamper|honest|judge`` runs one, with whatever else is given on the command line
+as its options.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import sys
 CAMPAIGNS = {
     "kills": "benchmarks.kills",
     "races": "benchmarks.races",
+    "tamper": "benchmarks.tampering.tamper",
+    "honest": "benchmarks.tampering.honest",
     "judge": "benchmarks.campaign",
 }
 
