@@ -1,0 +1,171 @@
+"""Nothing that is admitted violates a guardrail, whatever was proposed on whatever past.
+
+The oracle is written anew, from the settings' reasons, and shares no code with the guardrails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from policies.guardrails import RAILS, Around, admit
+from policies.lifecycle import STATES
+from policies.limits import Limits
+from policies.policy import Origin, Policy
+from policies.proposal import Proposal
+from policies.settings import Setting
+from tests.policies.proposals import CAP, LADDER, NOW_US, PERSON, PLANT, RULE, SECOND_US, law, wish
+
+KNOBS = ("active_cap", "other_cap")
+SPECS = {name: msgspec.structs.replace(CAP, name=name) for name in KNOBS}
+OPEN = {
+    "proposed",
+    "pending",
+    "approved",
+    "applying",
+    "on_trial",
+    "paused",
+    "in_force",
+    "reverting",
+}
+LEARNER = Origin(kind="learner", name="bandit")
+
+values = st.sampled_from((0, 1, 2, 4, 8, 12, 16, 32, 64, 65))
+placed = st.one_of(values.map(lambda v: Setting(value=v)), values.map(law))
+agos_s = st.sampled_from((0, 1, 30, 59, 60, 299, 599, 600, 1200, 3599, 3600, 7200))
+
+
+@st.composite
+def proposals(draw: st.DrawFn) -> Proposal:
+    return wish(
+        draw(placed),
+        before=draw(st.sampled_from(LADDER)),
+        knob=draw(st.sampled_from(KNOBS)),
+        origin=draw(st.sampled_from((RULE, PLANT, PERSON, LEARNER))),
+        emergency=draw(st.integers(0, 5)) == 0,
+    )
+
+
+@st.composite
+def pasts(draw: st.DrawFn) -> Policy:
+    state = draw(st.sampled_from(STATES))
+    ended_s, ran_s = draw(agos_s), draw(agos_s)
+    applied = draw(st.booleans())
+    return Policy(
+        id=f"pol_{draw(st.integers(0, 10**9)):010}",
+        target="chat",
+        knob=draw(st.sampled_from(KNOBS)),
+        before=Setting(value=draw(st.sampled_from(LADDER))),
+        setting=draw(placed),
+        origin=RULE,
+        reason="because",
+        mode="auto",
+        state=state,
+        verdict=draw(st.sampled_from((None, "HARMED", "INCONCLUSIVE"))),
+        emergency=draw(st.integers(0, 5)) == 0,
+        proposed_by="rule:idle",
+        created_us=0,
+        updated_us=NOW_US - ended_s * SECOND_US,
+        applied_us=NOW_US - (ended_s + ran_s) * SECOND_US if applied else None,
+    )
+
+
+limits = st.builds(
+    Limits,
+    ladder=st.sampled_from(((), LADDER)),
+    low=st.sampled_from((None, 4)),
+    high=st.sampled_from((None, 32)),
+    step=st.integers(1, 4),
+    ladder_steps=st.integers(1, 3),
+    dwell_s=st.sampled_from((0.0, 60.0)),
+    steps_per_hour=st.integers(1, 6),
+    max_per_hour=st.integers(1, 4),
+    flip_s=st.sampled_from((0.0, 300.0)),
+    max_pending=st.integers(1, 4),
+    max_kept=st.integers(1, 3),
+    max_replicas=st.integers(1, 3),
+)
+
+
+def numbers(setting: Setting) -> list[int]:
+    return [setting.value] if setting.value is not None else list(setting.law.values())  # type: ignore[union-attr]
+
+
+def rungs(a: int, b: int, ladder: Sequence[int]) -> int:
+    """Ladder values from a to b, by walking."""
+    return len([v for v in ladder if (a < v <= b) or (b <= v < a)])
+
+
+def violations(p: Proposal, here: list[Policy], with_: Limits) -> list[str]:
+    """What of one admitted proposal is not allowed, on its place alone."""
+    new, old = numbers(p.setting), numbers(p.before)
+    found = {
+        "range": all(1 <= v <= 64 for v in new),
+        "bounds": all((with_.low or 1) <= v <= (with_.high or 64) for v in new),
+        "nothing": p.setting != p.before,
+    }
+    if p.emergency:
+        found["open"] = not any(q.state in OPEN and q.emergency for q in here)
+        return [name for name, fine in found.items() if not fine]
+    same = [q for q in here if q.setting == p.setting]
+    if p.origin.kind == "person":
+        found["open"] = not any(q.state in OPEN for q in same)
+        return [name for name, fine in found.items() if not fine]
+    found["open"] = not any(q.state in OPEN for q in here)
+    if with_.ladder:
+        found["ladder"] = all(v in with_.ladder or v in old for v in new)
+        found["step"] = all(min(rungs(o, v, with_.ladder) for o in old) <= with_.step for v in new)
+    recent = NOW_US - round(with_.cooldown_s * SECOND_US)
+    refused = ("rejected", "failed", "expired", "reverted")
+    found["cooldown"] = not any(q.state in refused and q.updated_us > recent for q in same)
+    if p.setting.value is not None and not p.emergency:
+        up = p.setting.value > old[0]
+        found["blacklist"] = not any(
+            q.state == "reverted"
+            and not q.emergency
+            and q.updated_us > recent
+            and q.setting.value is not None
+            and q.setting.value != q.before.value
+            and (q.setting.value > (q.before.value or 0)) == up
+            for q in here
+        )
+    rested = NOW_US - round(with_.dwell_s * SECOND_US)
+    found["dwell"] = not any(q.applied_us is not None and q.applied_us > rested for q in here)
+    return [name for name, fine in found.items() if not fine]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    proposed=st.lists(proposals(), min_size=1, max_size=4),
+    past=st.lists(pasts(), max_size=6),
+    with_=limits,
+    replicas=st.integers(1, 4),
+)
+def test_nothing_admitted_violates_a_guardrail(
+    proposed: list[Proposal], past: list[Policy], with_: Limits, replicas: int
+) -> None:
+    admitted, denied = admit(
+        proposed,
+        Around(policies=tuple(past), specs=SPECS, replicas=replicas),
+        limits=lambda proposal: with_,
+        now_us=NOW_US,
+    )
+    assert len(admitted) + len(denied) == len(proposed)
+    assert {one.guardrail for one in denied} <= {rail.name for rail in RAILS}
+    assert all(one.words for one in denied)
+    for p in admitted:
+        here = [q for q in past if q.knob == p.knob]
+        assert violations(p, here, with_) == [], p
+    assert len({p.knob for p in admitted}) == len(admitted)
+    ordinary: list[Any] = [p for p in admitted if not p.emergency]
+    waiting = sum(q.state in ("proposed", "pending", "approved") for q in past)
+    assert not ordinary or waiting + len(ordinary) <= with_.max_pending
+    assert not ordinary or replicas <= with_.max_replicas
+    by_loop = [p for p in ordinary if p.origin.kind != "person"]
+    hour_ago = NOW_US - 3600 * SECOND_US
+    applied = sum(q.applied_us is not None and q.applied_us > hour_ago for q in past)
+    assert not by_loop or applied + len(by_loop) <= with_.max_per_hour
