@@ -99,6 +99,8 @@ def _is_plain(value: object) -> bool:
 
 def _http(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.BAD_REQUEST:
+        return _answer(_problem(422, "the body can't be read as JSON") | {"field": "body"})
     return _answer(_problem(error.status_code, str(error.detail)), dict(error.headers or {}))
 
 
