@@ -59,7 +59,7 @@ class Round:
         self.database = database
         self.rng = rng
         self.outside = folder / "outside"
-        self.outside.mkdir()
+        self.outside.mkdir(exist_ok=True)
         self.settings = AuditSettings(sink=str(self.outside / "heads.jsonl"))
         self.restores = 0
 
@@ -189,33 +189,36 @@ def second_opinion(round_: Round, lines: list[bytes]) -> list[str]:
 
 def tampered(folder: Path, database: Database, plan: Plan) -> Outcome:
     """An honest history, then an attack: found, named, and no head is signed over it."""
+    assert plan.attack is not None
     round_ = Round(folder, database, Random(plan.seed))
     backup = live(round_, 2)
     before = round_.verified()
     if not before.clean:
         raise AssertionError(f"before the attack: {before.findings}")
-    insider = Insider(database, round_.rng, backup)
-    assert plan.attack is not None
-    if plan.attack in WHOLE:
-        named = insider.attack(plan.attack)
-    else:
-        with database.disarmed():
-            named = insider.attack(plan.attack)
-    found = round_.verified()
-    faults = list(_unnoticed(plan.attack, named, found))
-    if plan.attack not in LEAVES_KEPT:
-        faults += _signed_anyway(round_)
-        lines = list(export(database.where, archives=round_.layout.archives))
-        if not second_opinion(round_, lines):
-            faults.append("the second verifier took it for honest")
     return Outcome(
         plan=plan,
         entries=before.entries,
         heads=before.heads or 0,
         restores=0,
         archived=before.archived,
-        faults=tuple(faults),
+        faults=tuple(attacked(round_, backup, plan.attack)),
     )
+
+
+def attacked(round_: Round, backup: Backup, attack: str) -> Iterator[str]:
+    """Let an insider at it; what went unnoticed."""
+    insider = Insider(round_.database, round_.rng, backup)
+    if attack in WHOLE:
+        named = insider.attack(attack)
+    else:
+        with round_.database.disarmed():
+            named = insider.attack(attack)
+    yield from _unnoticed(attack, named, round_.verified())
+    if attack not in LEAVES_KEPT:
+        yield from _signed_anyway(round_)
+        lines = list(export(round_.database.where, archives=round_.layout.archives))
+        if not second_opinion(round_, lines):
+            yield "the second verifier took it for honest"
 
 
 def _signed_anyway(round_: Round) -> Iterator[str]:
