@@ -28,11 +28,10 @@ class SegmentRows(AuditRows):
         columns = segments.c
         bare = msgspec.structs.replace(segment, until_us=None, entry=None)
         body = encoded(bare)
-        is_open = (
-            columns.target == segment.target,
-            columns.replica == segment.replica,
-            columns.until_us.is_(None),
-        )
+        same_replica = (columns.target == segment.target, columns.replica == segment.replica)
+        newest = select(columns.seq).where(*same_replica)
+        newest = newest.order_by(columns.from_us.desc(), columns.seq.desc()).limit(1)
+        is_open = (columns.seq == newest.scalar_subquery(), columns.until_us.is_(None))
         connection.execute(update(segments).where(*is_open).values(until_us=segment.from_us))
         row = {
             "target": segment.target,
