@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
 
 from controller.api.access import Wired
 from controller.api.answers import NDJSON, Answer, Limit, page
@@ -20,7 +21,7 @@ from controller.history.report import MOST, ControlReport, Scope, control_report
 from controller.history.sheets import sheet
 from controller.history.telling import Acted, Kind, acted
 from controller.history.timeline import Cursor, timeline
-from controller.history.times import moment, rfc3339
+from controller.history.times import OR_AGO, moment, rfc3339
 from controller.store.port import AuditQuery
 from signals.errors import Rejected
 from signals.events import MICROS
@@ -31,9 +32,10 @@ CSV: Final = "text/csv"
 MONTH_US: Final = 30 * 86_400 * MICROS
 AT_ONCE: Final = 1000
 
-Time = Annotated[str, Query(description="RFC 3339 with a zone, or µs since 1970", max_length=40)]
-From = Annotated[str | None, Query(alias="from", max_length=40, description="RFC 3339 or µs")]
-To = Annotated[str | None, Query(max_length=40, description="RFC 3339 or µs; exclusive")]
+Begins = Annotated[str, Query(alias="from", description=OR_AGO, max_length=40)]
+Ends = Annotated[str, Query(description=OR_AGO, max_length=40)]
+From = Annotated[str | None, Query(alias="from", description=OR_AGO, max_length=40)]
+To = Annotated[str | None, Query(description=f"{OR_AGO}; exclusive", max_length=40)]
 Accept = Annotated[str | None, Header(description="text/csv, application/x-ndjson or JSON")]
 
 HEAD: Final = (
@@ -57,10 +59,38 @@ FORMS: dict[int | str, dict[str, Any]] = {
 }
 
 
+class Asked(BaseModel):
+    """Which acts."""
+
+    target: str | None = None
+    actor: str | None = Field(default=None, description="a key's id, loop, or break-glass:NAME")
+    action: str | None = Field(default=None, description="or a family, with its dot: policy.")
+    subject: str | None = None
+    from_: str | None = Field(default=None, alias="from", description=OR_AGO, max_length=40)
+    to: str | None = Field(default=None, description=f"{OR_AGO}; exclusive", max_length=40)
+    before: int | None = Field(default=None, ge=0, le=2**53, description="a page's `next`")
+    limit: int = Field(default=100, ge=1, le=1000, description="rows at most")
+
+    def query(self, now_us: int) -> AuditQuery:
+        """Raises ``Rejected`` for what is no time."""
+        from_us, to_us = (
+            None if text is None else moment(text, field=name, now_us=now_us)
+            for text, name in ((self.from_, "from"), (self.to, "to"))
+        )
+        return AuditQuery(
+            target=self.target,
+            actor=self.actor,
+            action=self.action,
+            subject=self.subject,
+            from_us=from_us,
+            to_us=to_us,
+            before=self.before,
+            limit=self.limit,
+        )
+
+
 @router.get("/targets/{target}/settings/diff", responses=documented(404, 422))
-def diff(
-    target: str, services: Wired, from_: Annotated[str, Query(alias="from")], to: Time
-) -> Response:
+def diff(target: str, services: Wired, from_: Begins, to: Ends = "now") -> Response:
     """Two times beside each other: what differs on each replica, and through what.
 
     ``changes.answer`` says whether any setting changed in between: yes, no, or unknown.
@@ -91,8 +121,8 @@ def happened(
         found = timeline(
             tx,
             target,
-            from_us=0 if from_ is None else moment(from_, field="from"),
-            to_us=None if to is None else moment(to, field="to"),
+            from_us=_moment(services, from_, "from") or 0,
+            to_us=_moment(services, to, "to"),
             kinds=kind or (),
             before=None if before is None else Cursor.parse(before),
             limit=limit,
@@ -101,41 +131,14 @@ def happened(
     return Answer(page(found, limit, cursor))
 
 
-def wanted(
-    target: str | None = None,
-    actor: str | None = None,
-    action: Annotated[str | None, Query(description="or a family, with a dot: policy.")] = None,
-    subject: str | None = None,
-    from_: From = None,
-    to: To = None,
-    before: Annotated[int | None, Query(ge=0, le=2**53)] = None,
-    limit: Limit = 100,
-) -> AuditQuery:
-    """What a caller's query asks of the audit."""
-    return AuditQuery(
-        target=target,
-        actor=actor,
-        action=action,
-        subject=subject,
-        from_us=None if from_ is None else moment(from_, field="from"),
-        to_us=None if to is None else moment(to, field="to"),
-        before=before,
-        limit=limit,
-    )
-
-
 @router.get("/history", responses={**FORMS, **documented(422)})
-def acts(
-    services: Wired,
-    query: Annotated[AuditQuery, Depends(wanted)],
-    accept: Accept = None,
-) -> Response:
+def acts(asked: Annotated[Asked, Query()], services: Wired, accept: Accept = None) -> Response:
     """Who did what, newest first; ``next`` is the ``before`` of the following page.
 
     With ``Accept: text/csv`` or ``application/x-ndjson`` all of it, page after page, in one answer.
     ``details`` null: the entry's bytes lie in an archive of the audit.
     """
-    form = asked_for(accept)
+    form, query = asked_for(accept), asked.query(services.clock())
     if form == "json":
         with services.store.read() as tx:
             found = [acted(line) for line in tx.audit_lines(query)]
@@ -160,8 +163,8 @@ def control(
     Without ``from`` the last 30 days; without ``to`` until now.
     """
     now_us = services.clock()
-    to_us = now_us + 1 if to is None else moment(to, field="to")
-    from_us = max(0, to_us - MONTH_US) if from_ is None else moment(from_, field="from")
+    to_us = _moment(services, to, "to") or now_us + 1
+    from_us = _moment(services, from_, "from") or max(0, to_us - MONTH_US)
     _check_order(from_us, to_us)
     scope = Scope(target=target, from_us=from_us, to_us=to_us, now_us=now_us)
     with services.store.read() as tx:
@@ -201,12 +204,19 @@ def _every(services: Services, query: AuditQuery) -> Iterator[Acted]:
 
 
 def _span(services: Services, from_: str, to: str) -> tuple[int, int]:
-    from_us, to_us = moment(from_, field="from"), moment(to, field="to")
+    now_us = services.clock()
+    from_us, to_us = (
+        moment(text, field=name, now_us=now_us) for text, name in ((from_, "from"), (to, "to"))
+    )
     _check_order(from_us, to_us)
-    latest = services.clock() + AHEAD_US
+    latest = now_us + AHEAD_US
     if to_us > latest:
         raise Rejected("that is in the future", field="to", value=to, allowed=f"<= {latest}")
     return from_us, to_us
+
+
+def _moment(services: Services, text: str | None, name: str) -> int | None:
+    return None if text is None else moment(text, field=name, now_us=services.clock())
 
 
 def _check_order(from_us: int, to_us: int) -> None:

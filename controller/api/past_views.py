@@ -27,8 +27,8 @@ def settings_then(
 ) -> SettingsThen:
     """``GET /v1/targets/{target}/settings?at=``."""
     aim = declared(services, target)
-    at_us = moment(at)
     now_us = services.clock()
+    at_us = moment(at, now_us=now_us)
     if at_us > now_us + AHEAD_US:
         raise Rejected("that is in the future", field="at", value=at, allowed=f"<= {now_us}")
     if intent is not None and intent not in aim.intents:

@@ -14,14 +14,14 @@ from controller.api.past_views import settings_then
 from controller.api.ports import Services
 from controller.api.problems import documented
 from controller.exporting import ExportForm
-from controller.history.times import moment
+from controller.history.times import OR_AGO, moment
 from controller.keys import covers
 from controller.store.port import Principal
 
 router = APIRouter(prefix="/v1", tags=["targets"])
 
 ACT = documented(404, 409, 422)
-At = Annotated[str | None, Query(max_length=40, description="RFC 3339 with a zone, or µs")]
+At = Annotated[str | None, Query(max_length=40, description=OR_AGO)]
 
 
 @router.get("/targets")

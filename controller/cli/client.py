@@ -53,10 +53,11 @@ class Client:
         """None when the answer is empty. ``body`` is sent as JSON."""
         return self._call("DELETE", path, **_sent(body, None))
 
-    def lines(self, path: str, **query: object) -> Iterator[str]:
-        """The lines of an NDJSON answer, as they come."""
+    def lines(self, path: str, *, accept: str = "*/*", **query: object) -> Iterator[str]:
+        """The lines of an answer that has lines, as they come. ``accept``: NDJSON or CSV."""
+        asked = {"Accept": accept}
         try:
-            with self._http.stream("GET", path, params=_given(query)) as answer:
+            with self._http.stream("GET", path, params=_given(query), headers=asked) as answer:
                 if answer.is_error:
                     answer.read()
                     raise _refusal(answer)

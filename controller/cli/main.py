@@ -17,12 +17,15 @@ from controller.cli import (
     doctor,
     erase,
     guardrails,
+    history,
     keys,
     metrics,
     overrides,
     policies,
     processes,
     producers,
+    reports,
+    settings,
     signals,
     status,
     trials,
@@ -72,11 +75,13 @@ def root(
 
 processes.add_to(app)
 configuration.add_to(app)
+settings.add_to(configuration.app)
 status.add_to(app)
 control.add_to(app)
 overrides.add_to(app)
 way_back.add_to(app)
 why.add_to(app)
+history.add_to(app)
 windows.add_to(app)
 doctor.add_to(app)
 erase.add_to(app)
@@ -86,6 +91,7 @@ app.add_typer(trials.app, name="trials")
 app.add_typer(guardrails.app, name="guardrails")
 app.add_typer(changes.app, name="changes")
 app.add_typer(audit.app, name="audit")
+app.add_typer(reports.app, name="report")
 app.add_typer(keys.app, name="keys")
 app.add_typer(metrics.app, name="metrics")
 app.add_typer(signals.app, name="signals")

@@ -6,9 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.cli import trials
+from controller.cli import since_then, trials
+from controller.cli.asking import TIMES
 from controller.cli.root import Json, root_of, show
 from controller.cli.tables import figure, share, table, when
+from signals.errors import Rejected
 
 
 def add_to(app: typer.Typer) -> None:
@@ -19,13 +21,27 @@ def add_to(app: typer.Typer) -> None:
 def status(
     ctx: typer.Context,
     target: Annotated[str | None, typer.Argument(help="Without it: every target.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help=f"Was it Trimtab? What changed since: {TIMES}.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show where a target stands: knobs, trial, latest verdicts, attainment, replicas.
 
+    With --since: whether any setting changed since then (yes, no or unknown), what and by whom, and
+    how attainment was then and is now.
+
     \b
     trimtab status chat
+    trimtab status chat --since 30m
     """
+    if since is not None:
+        if target is None:
+            raise Rejected("name a target: --since is of one", field="TARGET")
+        with root_of(ctx).client() as client:
+            found_since = since_then.look(client, target, since)
+        show(found_since, as_json, since_then.words)
+        return
     with root_of(ctx).client() as client:
         listed = [line["name"] for line in client.get("/v1/targets")["items"]]
         names = [target] if target is not None else listed

@@ -1,5 +1,7 @@
 """Times and spans as people write them: RFC 3339, microseconds, ``30m``.
 
+>>> moment("now", now_us=7), moment("1s", now_us=3_000_000)
+(7, 2000000)
 >>> moment("1970-01-01T00:00:01Z"), moment("1000000"), moment("1970-01-01T01:00:01+01:00")
 (1000000, 1000000, 1000000)
 >>> span("30m"), span("1h30m"), span("7d")
@@ -19,11 +21,16 @@ UNITS_S: Final = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 SPAN: Final = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?")
 LATEST_US: Final = 2**53 - 1
 MOMENTS: Final = "RFC 3339 with a zone, e.g. 2026-11-24T03:00Z, or µs since 1970"
+OR_AGO: Final = f"now, 30m (ago), {MOMENTS}"
 SPANS: Final = "e.g. 30m, 2h, 1h30m, 7d"
 
 
-def moment(text: str, *, field: str = "at") -> int:
-    """µs since 1970. Raises ``Rejected``."""
+def moment(text: str, *, field: str = "at", now_us: int | None = None) -> int:
+    """µs since 1970. Raises ``Rejected``. With ``now_us`` also ``now``, and a span: so long ago."""
+    if now_us is not None and text == "now":
+        return now_us
+    if now_us is not None and text and SPAN.fullmatch(text):
+        return max(0, now_us - span(text, field=field))
     plain = text.isascii() and text.isdigit()
     at_us = int(text[:20]) if plain else _parsed(text, field)
     if not 0 <= at_us <= LATEST_US:
