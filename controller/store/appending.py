@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, select
 
 from controller.store.port import Act
 from controller.store.rows import Rows
-from controller.store.tables import audit_entries, audit_head, notes
+from controller.store.tables import audit_head, notes
 from policies.audit import canonical_text, entry_bytes, leaf_hash
 from signals.errors import Broken, Fenced
 
@@ -67,11 +67,14 @@ class EntryValues(NamedTuple):
 
 OWNER: Final = select(notes.c.value).where(notes.c.key == EPOCH)
 OWNER_LOCKED: Final = OWNER.with_for_update(read=True)
-HEAD: Final = select(audit_head.c.size, audit_head.c.at_us, OWNER.scalar_subquery().label("owner"))
+HEAD: Final = """SELECT size, at_us, (SELECT value FROM notes WHERE key = 'epoch') AS owner
+    FROM audit_head"""
 HEAD_LOCKED: Final = select(audit_head.c.size, audit_head.c.at_us).with_for_update()
 COUNTED: Final = {"preserve_rowcount": True}
-MOVE_HEAD: Final = update(audit_head).values(size=bindparam("to"), at_us=bindparam("last_us"))
-INSERT: Final = insert(audit_entries)
+MOVE_HEAD: Final = "UPDATE audit_head SET size = ?, at_us = ?"
+INSERT: Final = """INSERT INTO audit_entries
+    (leaf_index, at_us, actor, action, subject, target, stored, leaf_hash)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 _ARRAYS: Final = """
     unnest(%(leaf_index)s::bigint[], %(at_us)s::bigint[], %(actor)s::text[], %(action)s::text[],
         %(subject)s::text[], %(target)s::text[], %(stored)s::bytea[], %(leaf_hash)s::bytea[])"""
@@ -168,9 +171,9 @@ class Appending(Rows):
         """The whole database is locked from the transaction's beginning."""
         head = self._locked_head()
         rows = list(_rows(kept, head))
-        self._connection.execute(INSERT, [row._asdict() for row in rows])
+        self._connection.exec_driver_sql(INSERT, rows)
         last = rows[-1]
-        self._connection.execute(MOVE_HEAD, {"to": last.leaf_index + 1, "last_us": last.at_us})
+        self._connection.exec_driver_sql(MOVE_HEAD, (last.leaf_index + 1, last.at_us))
         return head.size
 
     def _append_to_postgresql(self, kept: Sequence[Kept]) -> int:
@@ -196,7 +199,7 @@ class Appending(Rows):
     def _locked_head(self) -> Head:
         """The head as it is, and stays until the transaction ends. Raises ``Fenced``."""
         if self._connection.dialect.name == "sqlite":
-            for found in self._connection.execute(HEAD):
+            for found in self._connection.exec_driver_sql(HEAD):
                 self._check(found.owner)
                 return Head(found.size, found.at_us)
         self._check_owner()

@@ -1,4 +1,8 @@
-"""A store of its own for each test, in its own folder. The schema is built once and copied."""
+"""A store of its own for each test, on both databases. The schema is built once and copied.
+
+A test that asks for ``path`` is about the SQLite file and runs there only; every other test that
+asks for ``store`` or ``address`` runs on SQLite and on PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,21 @@ from pathlib import Path
 
 import pytest
 
+from controller.store.address import StoreAddress, address_of
 from controller.store.sql import SqlStore, open_store
+from tests.postgres import Postgres
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "address" in metafunc.fixturenames or "empty" in metafunc.fixturenames:
+        both = () if "path" in metafunc.fixturenames else ("postgresql",)
+        metafunc.parametrize("database", ("sqlite", *both), indirect=True)
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> str:
+    """Which of the two."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="session")
@@ -26,8 +44,33 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(path: Path, built: Path) -> Iterator[SqlStore]:
-    shutil.copy(built, path)
-    opened = SqlStore(path)
+def address(
+    database: str, tmp_path: Path, built: Path, request: pytest.FixtureRequest
+) -> Iterator[StoreAddress]:
+    """An empty store at the newest schema."""
+    if database == "sqlite":
+        yield address_of(shutil.copy(built, tmp_path / "store.db"))
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    made = server.address()
+    yield made
+    server.drop(made)
+
+
+@pytest.fixture
+def empty(database: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StoreAddress]:
+    """Where a store may be made, and none is."""
+    if database == "sqlite":
+        yield address_of(tmp_path / "store.db")
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    made = server.empty()
+    yield made
+    server.drop(made)
+
+
+@pytest.fixture
+def store(address: StoreAddress) -> Iterator[SqlStore]:
+    opened = SqlStore(address)
     yield opened
     opened.close()

@@ -8,6 +8,7 @@ import pytest
 
 from controller import definition_reader
 from controller.definition_reader import MAX_CACHE_S, StoreDefinitions
+from controller.store.address import StoreAddress
 from controller.store.sql import SqlStore
 from signals.definitions import Definition
 from signals.errors import Rejected, Unavailable
@@ -42,10 +43,10 @@ def clock() -> Clock:
 
 
 def test_a_change_is_followed_when_the_cache_is_over_and_not_before(
-    store: SqlStore, path: Path, clock: Clock
+    store: SqlStore, address: StoreAddress, clock: Clock
 ) -> None:
     first = declared(store, 1.0)
-    definitions = StoreDefinitions(path, cache_s=2.0, mono=clock)
+    definitions = StoreDefinitions(address, cache_s=2.0, mono=clock)
     assert definitions.current() == {"stars": first}
     second = declared(store, 5.0)
     clock.now_s = 1.99
@@ -59,10 +60,10 @@ def test_a_change_is_followed_when_the_cache_is_over_and_not_before(
 
 
 def test_a_version_made_a_moment_ago_is_read_at_once(
-    store: SqlStore, path: Path, clock: Clock
+    store: SqlStore, address: StoreAddress, clock: Clock
 ) -> None:
     first = declared(store, 1.0)
-    definitions = StoreDefinitions(path, cache_s=5.0, mono=clock)
+    definitions = StoreDefinitions(address, cache_s=5.0, mono=clock)
     assert definitions.current()["stars"].version == 1
     second = declared(store, 5.0)
     assert definitions.version("stars", 2) == second
@@ -77,12 +78,12 @@ def test_a_version_made_a_moment_ago_is_read_at_once(
 
 
 def test_an_old_and_a_retired_version_can_be_read_without_having_been_current(
-    store: SqlStore, path: Path
+    store: SqlStore, address: StoreAddress
 ) -> None:
     declared(store, 1.0)
     declared(store, 5.0)
     retired(store)
-    definitions = StoreDefinitions(path)
+    definitions = StoreDefinitions(address)
     highs = [definitions.version("stars", version) for version in (1, 2)]
     assert [one.metric.high for one in highs if one is not None] == [1.0, 5.0]
     assert definitions.current() == {}
@@ -90,10 +91,10 @@ def test_an_old_and_a_retired_version_can_be_read_without_having_been_current(
 
 
 def test_the_mapping_is_the_same_one_as_long_as_nothing_changed(
-    store: SqlStore, path: Path, clock: Clock
+    store: SqlStore, address: StoreAddress, clock: Clock
 ) -> None:
     declared(store, 1.0)
-    definitions = StoreDefinitions(path, mono=clock)
+    definitions = StoreDefinitions(address, mono=clock)
     first = definitions.current()
     clock.now_s = 60.0
     assert definitions.current() is first
@@ -132,10 +133,10 @@ def test_what_was_read_holds_while_the_store_is_away(
 
 
 def test_versions_that_are_remembered_have_a_bound(
-    store: SqlStore, path: Path, monkeypatch: pytest.MonkeyPatch
+    store: SqlStore, address: StoreAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(definition_reader, "MAX_VERSIONS", 8)
-    definitions = StoreDefinitions(path, cache_s=0)
+    definitions = StoreDefinitions(address, cache_s=0)
     with store.write() as tx:
         for number in range(20):
             metric = MetricSettings(high=1.0 + number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from controller.audit.export import export, read
 from controller.audit.verify import verify
 from controller.definitions import Declared, bring_in, declare, differs, retire
 from controller.metric_versions import in_force
+from controller.store.address import StoreAddress
 from controller.store.port import Principal
 from controller.store.sql import SqlStore
 from signals.definitions import Definition
@@ -122,19 +122,21 @@ def test_saying_the_same_again_changes_nothing(store: SqlStore) -> None:
     assert len(acts(store)) == 1
 
 
-def test_each_change_is_one_audit_entry_that_says_who_and_what(store: SqlStore, path: Path) -> None:
+def test_each_change_is_one_audit_entry_that_says_who_and_what(
+    store: SqlStore, address: StoreAddress
+) -> None:
     put(store, GROWTH)
     put(store, GROWTH, high=2.0)
     take(store, GROWTH)
     put(store, GROWTH, high=3.0)
     names = ["metric.declared", "metric.changed", "metric.retired", "metric.declared"]
     assert acts(store) == [(name, "copied", "key_gus") for name in names]
-    exported = list(read(export(path)))
+    exported = list(read(export(address)))
     changed = exported[1].details
     assert (changed["definition"]["version"], changed["before"]["version"]) == (2, 1)
     assert changed["definition"] | {"high": "2.0", "owner": "growth"} == changed["definition"]
     assert exported[2].details["version"] == 2
-    checked = verify(path)
+    checked = verify(address)
     assert checked.clean
     assert checked.definitions == 3
 
@@ -154,7 +156,9 @@ def test_a_failing_transaction_leaves_neither_definition_nor_entry(store: SqlSto
     assert (current(store), acts(store)) == ({}, [])
 
 
-def test_a_clock_that_goes_back_does_not_turn_versions_round(store: SqlStore, path: Path) -> None:
+def test_a_clock_that_goes_back_does_not_turn_versions_round(
+    store: SqlStore, address: StoreAddress
+) -> None:
     put(store, ADMIN, at_us=NOW_US)
     changed = put(store, ADMIN, high=2.0, at_us=NOW_US - 7)
     assert changed.from_us == NOW_US
@@ -166,7 +170,7 @@ def test_a_clock_that_goes_back_does_not_turn_versions_round(store: SqlStore, pa
             (NOW_US, NOW_US),
             (NOW_US, None),
         ]
-    assert verify(path).clean
+    assert verify(address).clean
 
 
 def test_a_retired_metric_can_be_declared_again_in_its_next_version(store: SqlStore) -> None:
@@ -242,7 +246,7 @@ def test_only_so_many_are_in_force(store: SqlStore) -> None:
     put(store, ADMIN, "beyond")
 
 
-def test_a_configuration_is_brought_in_once(store: SqlStore, path: Path) -> None:
+def test_a_configuration_is_brought_in_once(store: SqlStore, address: StoreAddress) -> None:
     wanted = {"thumbs": built_in(low=-1.0), "reopened": of_file(direction="down")}
     assert differs(current(store).values(), wanted)
     made = brought(store, NOW_US, **wanted)
@@ -256,7 +260,7 @@ def test_a_configuration_is_brought_in_once(store: SqlStore, path: Path) -> None
         ("metric.declared", "thumbs", "built_in"),
         ("metric.declared", "reopened", "file"),
     ]
-    assert verify(path).clean
+    assert verify(address).clean
 
 
 def test_what_a_file_changes_is_a_new_version_and_what_left_it_is_retired(store: SqlStore) -> None:

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from controller.definition_reader import StoreDefinitions
 from controller.definitions import declare, retire
+from controller.store.address import StoreAddress
 from controller.store.port import Principal
 from controller.store.sql import SqlStore
 from signals.bus.port import Message
@@ -35,12 +36,11 @@ HOUR_S = 3600
 class Line:
     """Serve's store, ingest with its own reader of it, the stage with another: one clock."""
 
-    def __init__(self, folder: Path, store: SqlStore) -> None:
+    def __init__(self, folder: Path, store: SqlStore, address: StoreAddress) -> None:
         self.now_us = T0_US
         self.store = store
-        path = folder / "store.db"
-        self.of_ingest = StoreDefinitions(path, cache_s=1.0, mono=self.seconds)
-        self.of_stage = StoreDefinitions(path, cache_s=5.0, mono=self.seconds)
+        self.of_ingest = StoreDefinitions(address, cache_s=1.0, mono=self.seconds)
+        self.of_stage = StoreDefinitions(address, cache_s=5.0, mono=self.seconds)
         self.bus = SqliteBus(folder / "bus")
         self.reader = SqliteBusReader(folder / "bus")
         app = make_app(
@@ -108,8 +108,8 @@ class Line:
 
 
 @pytest.fixture
-def line(tmp_path: Path, store: SqlStore) -> Iterator[Line]:
-    made = Line(tmp_path, store)
+def line(tmp_path: Path, store: SqlStore, address: StoreAddress) -> Iterator[Line]:
+    made = Line(tmp_path, store, address)
     yield made
     made.close()
 

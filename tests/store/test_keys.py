@@ -23,6 +23,7 @@ from controller.keys import (
     create_for_serve,
     influences,
 )
+from controller.store.address import StoreAddress
 from controller.store.port import Principal
 from controller.store.sql import SqlStore
 from signals.errors import Denied, NotFound, Rejected, Unavailable
@@ -198,8 +199,8 @@ def test_a_key_that_makes_no_sense_is_refused(
         assert tx.audit() == []
 
 
-def test_ingest_reads_producers_and_admins_only(store: SqlStore, path: Path) -> None:
-    reader = StoreKeyReader(path)
+def test_ingest_reads_producers_and_admins_only(store: SqlStore, address: StoreAddress) -> None:
+    reader = StoreKeyReader(address)
     _, shop = made(store, targets=("chat",), names=("copied", "edited"))
     _, admin = made(store, name="ann", role="admin", kinds=())
     _, viewer = made(store, name="eve", role="viewer", kinds=())
@@ -288,11 +289,11 @@ def test_a_bound_that_makes_no_sense_and_commands_are_refused(
 
 
 def test_rate_influence_and_team_are_kept_and_the_rate_is_told_to_ingest(
-    store: SqlStore, path: Path
+    store: SqlStore, address: StoreAddress
 ) -> None:
     principal, token = made(store, rate_per_s=50.0, influence=0.25, team="growth")
     assert (principal.rate_per_s, principal.influence, principal.team) == (50.0, 0.25, "growth")
-    reader = StoreKeyReader(path)
+    reader = StoreKeyReader(address)
     found = reader.lookup(token)
     assert found is not None
     assert found.rate_per_s == 50.0
@@ -342,11 +343,13 @@ def test_a_producer_whose_keys_are_all_dead_keeps_its_cap(store: SqlStore) -> No
         assert influences(tx.keys(), now_us=NOW_US) == {"shop": 0.2}
 
 
-def test_serves_own_key_posts_commands_and_nobody_elses_does(store: SqlStore, path: Path) -> None:
+def test_serves_own_key_posts_commands_and_nobody_elses_does(
+    store: SqlStore, address: StoreAddress
+) -> None:
     with store.write() as tx:
         _, token = create_for_serve(tx, actor="set-up", at_us=NOW_US)
     _, admin = made(store, name="ann", role="admin", kinds=())
-    reader = StoreKeyReader(path)
+    reader = StoreKeyReader(address)
     serve, ann = reader.lookup(token), reader.lookup(admin)
     assert serve == Producer(name="serve", kinds=frozenset({"command"}))
     assert ann is not None
