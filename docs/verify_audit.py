@@ -69,7 +69,7 @@ def published(lines: Iterable[str], keys: dict[str, Any], found: list[str]) -> d
             continue
         size, root = said["size"], said["root"]
         if said["type"] == "restore":
-            if (said["last_size"], said["last_root"]) != tip or must.get(size, root) != root:
+            if (said["last_size"], said["last_root"]) != tip or (size and must.get(size) != root):
                 found.append(f"heads line {number}: a restore of other heads than the published")
             must = {n: r for n, r in must.items() if n <= size}
             print(f"backup put back by {said['by']} ({said['reason']}): on from {size} entries")
