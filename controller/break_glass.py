@@ -33,7 +33,11 @@ from signals.errors import NotFound, Rejected, TrimtabError, Unavailable
 
 Verb = Literal["hold", "kill", "release"]
 
-STATES: Final[dict[Verb, LatchState]] = {"hold": "held", "kill": "killed"}
+STATES: Final[dict[Verb, LatchState]] = {
+    "hold": "held",
+    "kill": "killed",
+    "release": "released",
+}
 
 
 class ReadOnlyStore:
@@ -64,9 +68,9 @@ def act(settings: Settings, targets: Sequence[str], verb: Verb, reason: str) -> 
         _known(settings, target)
     layout = Layout(settings.state_dir)
     latch, by = Latch(layout.latch), _who()
-    latched = None if verb == "release" else _latched(verb, said(reason), by)
+    change = Latched(state=STATES[verb], actor=by.id, reason=said(reason), since_us=wall_us())
     for target in targets:
-        latch.set(target, latched)
+        latch.set(target, change)
     with ExitStack() as stack:
         store = ReadOnlyStore(SqlReader(settings.store.address(layout.store_db), settings.store))
         stack.callback(store.close)
@@ -86,7 +90,7 @@ def act(settings: Settings, targets: Sequence[str], verb: Verb, reason: str) -> 
             mono=monotonic_s,
             wake=lambda: None,
         )
-        return operations.carry_out(targets, latched, by, reason=said(reason))
+        return operations.carry_out(targets, change, by)
 
 
 class BreakGlass(ControlOperations):
@@ -99,10 +103,6 @@ def _known(settings: Settings, target: str) -> None:
     if target not in settings.targets:
         known = sorted(settings.targets)
         raise NotFound(f"no target {target!r}", field="target", value=target, allowed=known)
-
-
-def _latched(verb: Verb, reason: str, by: Principal) -> Latched:
-    return Latched(state=STATES[verb], actor=by.id, reason=reason, since_us=wall_us())
 
 
 def _declared(settings: Settings, target: str) -> Declared:

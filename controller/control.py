@@ -14,8 +14,9 @@ is spoken to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from msgspec import Struct
 
@@ -24,13 +25,15 @@ from controller.baselines import baseline_in_force
 from controller.bounded import Bounded
 from controller.fleet import Fleet, Reached, Wish
 from controller.following import MANY, follow_latch, said
-from controller.latch import Latched, LatchState
+from controller.latch import Latched, LatchState, standing
 from controller.state import Declared
 from controller.store.port import Principal, Store
 from controller.wishes import Lower, blind_wish, known_wish, unknown
 from signals.errors import Conflict, NotFound, TrimtabError
 
 REACHED: ActKind = "control.reached"
+LATCHED: Final[tuple[LatchState, ...]] = ("held", "killed")
+"""What a release ends."""
 
 
 class ControlReport(Struct, frozen=True, kw_only=True):
@@ -97,17 +100,17 @@ class ControlOperations:
 
     def release(self, target: str, reason: str, *, by: Principal) -> ControlReport:
         """End a hold or a kill; the loop goes on from what was kept."""
-        if target not in self._latches("held", "killed"):
+        self.target(target)
+        released = self.carry_out([target], self._latched("released", reason, by), by, over=LATCHED)
+        if not released:
             raise Conflict(f"{target} is neither held nor killed", field="target", value=target)
-        return self.carry_out([target], None, by, reason=said(reason))[0]
+        return released[0]
 
     def release_all(
         self, targets: Sequence[str], reason: str, *, by: Principal
     ) -> list[ControlReport]:
         """End the hold or kill of those of them that are held or killed."""
-        latched = self._latches("held", "killed")
-        chosen = [target for target in targets if target in latched]
-        return self.carry_out(chosen, None, by, reason=said(reason))
+        return self.carry_out(targets, self._latched("released", reason, by), by, over=LATCHED)
 
     def target(self, target: str) -> Declared:
         """What files say of a target. Raises ``NotFound``."""
@@ -124,37 +127,41 @@ class ControlOperations:
     def carry_out(
         self,
         targets: Sequence[str],
-        latched: Latched | None,
+        change: Latched,
         by: Principal,
         *,
-        reason: str = "",
+        over: Collection[LatchState] | None = None,
         wish: Wish | None = None,
     ) -> list[ControlReport]:
         """Latch (again, if it is already), reach every replica of each, then record.
 
-        ``wish``: what engines should have, where it does not follow from the layers and the latch.
+        ``over``: only targets whose latch stands so now, ``released`` where none does; of others
+        there is no report. ``wish``: what engines should have, where it does not follow from the
+        layers and the latch.
         """
-        chosen, began_s, now_us = list(map(self.target, targets)), self._mono(), self._clock()
-        for target in targets:
-            self._fleet.latch.set(target, latched)
+        began_s, now_us = self._mono(), self._clock()
+        chosen = [
+            declared
+            for declared in map(self.target, targets)
+            if self._fleet.latch.set(declared.name, change, over=over)
+        ]
+        names = [one.name for one in chosen]
+        latched = standing((change,))
         if wish is None:
             wishes = self._wishes(chosen, latched, now_us)
         else:
-            wishes = dict.fromkeys(targets, wish)
-        under = dict.fromkeys(targets, latched)
+            wishes = dict.fromkeys(names, wish)
+        under = dict.fromkeys(names, latched)
         reached = self._fleet.bring_all(wishes, now_us=now_us, under=under)
         took_ms = round((self._mono() - began_s) * 1000, 1)
-        acts = [
-            self._act(name, latched, by, reason, reached[name], (now_us, took_ms))
-            for name in targets
-        ]
+        acts = [self._act(name, change, by, reached[name], (now_us, took_ms)) for name in names]
         recorded = self._record(acts)
         self._wake()
         return [
             ControlReport(
                 target=name, replicas=tuple(reached[name]), took_ms=took_ms, recorded=recorded
             )
-            for name in targets
+            for name in names
         ]
 
     # -- what is wished ------------------------------------------------------------------------
@@ -193,9 +200,8 @@ class ControlOperations:
     def _act(
         self,
         target: str,
-        latched: Latched | None,
+        change: Latched,
         by: Principal,
-        reason: str,
         reached: Sequence[Reached],
         told: tuple[int, float],
     ) -> Act:
@@ -206,9 +212,9 @@ class ControlOperations:
             target=target,
             by=by.id,
             at_us=at_us,
-            verb="released" if latched is None else latched.state,
-            reason=reason if latched is None else latched.reason,
-            latched=latched,
+            verb=change.state,
+            reason=change.reason,
+            latched=standing((change,)),
             replicas={one.replica: one.detail for one in reached},
             took_ms=took_ms,
         )
@@ -229,14 +235,8 @@ class ControlOperations:
     def _write(self, acts: Sequence[Act]) -> None:
         with self._store.write() as tx:
             for act in acts:
-                follow_latch(
-                    tx,
-                    act.target,
-                    act.latched,
-                    actor=act.by,
-                    now_us=act.at_us,
-                    reason=act.reason,
-                )
+                changes = self._fleet.latch.changes(act.target)
+                follow_latch(tx, act.target, changes, now_us=act.at_us)
                 record(tx, act)
 
     # -- the latch -----------------------------------------------------------------------------

@@ -9,14 +9,14 @@ while, like any stranger's change.
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
 from controller.control import ControlReport
 from controller.desired import Desired
 from controller.fleet import Reached
-from controller.following import said
+from controller.latch import LatchState
 from controller.rollback import RollbackOperations
 from controller.store.port import Principal
 from controller.wishes import all_places
@@ -25,6 +25,9 @@ from policies.settings import Effective, Setting, place
 from signals.errors import Conflict
 
 Expiries = Literal["keep", "let"]
+
+FREE: Final[tuple[LatchState, ...]] = ("released",)
+DETACHED: Final[tuple[LatchState, ...]] = ("detached",)
 
 
 class DetachReport(Struct, frozen=True, kw_only=True):
@@ -48,17 +51,17 @@ class DetachOperations(RollbackOperations):
         Raises ``Conflict`` when the target is held or killed: a hold would stay in the engine.
         """
         self.target(target)
-        latched = self._latches("held", "killed", "detached").get(target)
-        if latched is not None:
-            instead = "" if latched.state == "detached" else "; release it first"
-            raise Conflict(f"{target} is {latched.state} already{instead}", field="target")
         seen = self._fleet.first(target).read(max_age_s=1.0)
-        report = self.carry_out(
+        reports = self.carry_out(
             [target],
             self._latched("detached", reason, by),
             by,
+            over=FREE,
             wish=partial(_left, keep=expiries == "keep"),
-        )[0]
+        )
+        if not reports:
+            raise self._stands(target)
+        report = reports[0]
         return DetachReport(
             target=target,
             replicas=report.replicas,
@@ -69,10 +72,19 @@ class DetachOperations(RollbackOperations):
 
     def attach(self, target: str, reason: str, *, by: Principal) -> ControlReport:
         """Let the loop go on with it. Raises ``Conflict`` unless it is detached."""
-        if target not in self._latches("detached"):
-            self.target(target)
+        self.target(target)
+        released = self._latched("released", reason, by)
+        reports = self.carry_out([target], released, by, over=DETACHED, wish=_untouched)
+        if not reports:
             raise Conflict(f"{target} is not detached", field="target", value=target)
-        return self.carry_out([target], None, by, reason=said(reason), wish=_untouched)[0]
+        return reports[0]
+
+    def _stands(self, target: str) -> Conflict:
+        latched = self._fleet.latch.read().get(target)
+        if latched is None:
+            return Conflict(f"{target} was latched until now; try again", field="target")
+        instead = "" if latched.state == "detached" else "; release it first"
+        return Conflict(f"{target} is {latched.state} already{instead}", field="target")
 
 
 def _left(seen: RuntimeConfig, *, keep: bool) -> Desired:

@@ -1,12 +1,18 @@
 """The store follows the latch: what it says of a target, its trials, policies and pins.
 
-Whoever finds that the store has not heard of the latch yet (the loop, after an act past it) makes
-it follow, once, under the name of the person who acted.
+The latch's file keeps the changes that were made to it. Whoever writes the store next (the person
+who acted, another one, or the loop after a crash or after an act past it) records all of them that
+the store has not heard of, in their order, each under the name of the person who made it: so each
+is recorded once, and the store never says what the latch no longer does.
 """
 
 from __future__ import annotations
 
-from controller.latch import Latched
+from collections.abc import Sequence
+from typing import Final
+
+from controller.latch import Latched, standing
+from controller.state import LOOP
 from controller.store.port import Control, Tx
 from controller.trial import blocks
 from policies.policy import Policy
@@ -15,6 +21,7 @@ from signals.errors import Rejected
 MAX_REASON = 2000
 MANY = 10_000
 """More layers than a target can have."""
+GONE: Final = "the latch is gone"
 
 
 def said(reason: str) -> str:
@@ -26,16 +33,14 @@ def said(reason: str) -> str:
     return reason.strip()
 
 
-def follows(control: Control, latched: Latched | None) -> bool:
-    """Whether the store has heard of the latch as it is now."""
-    if latched is None:
-        return not (control.hold or control.killed or control.detached)
-    return control == said_by(latched, control.target)
+def follows(tx: Tx, target: str, changes: Sequence[Latched]) -> bool:
+    """Whether the store has heard of all that the latch went through."""
+    return not _unheard(tx, target, changes) and not _gone(tx, target, changes)
 
 
 def said_by(latched: Latched | None, target: str) -> Control:
     """What the store says of a target once it has heard of the latch."""
-    if latched is None:
+    if latched is None or latched.state == "released":
         return Control(target=target)
     return Control(
         target=target,
@@ -48,30 +53,69 @@ def said_by(latched: Latched | None, target: str) -> Control:
     )
 
 
-def follow_latch(
-    tx: Tx, target: str, latched: Latched | None, *, actor: str, now_us: int, reason: str = ""
-) -> None:
+def follow_latch(tx: Tx, target: str, changes: Sequence[Latched], *, now_us: int) -> None:
     """Make the store say what the latch says, unless it does: audit, control row, trials."""
-    if follows(tx.control(target), latched):
-        return
-    tx.append_audit(
-        at_us=now_us,
-        actor=actor,
-        action="control." + ("released" if latched is None else latched.state),
-        subject=target,
-        target=target,
-        details={
-            "reason": (reason or "the latch is gone") if latched is None else latched.reason,
-            "since_us": None if latched is None else latched.since_us,
-        },
-    )
-    tx.set_control(said_by(latched, target))
-    if latched is None:
-        _resume(tx, target, actor=actor, now_us=now_us)
-    elif latched.state == "killed":
-        _undo_all(tx, target, actor=actor, now_us=now_us)
+    news = _unheard(tx, target, changes)
+    if not news and _gone(tx, target, changes):
+        news = [Latched(state="released", actor=LOOP, reason=GONE, since_us=now_us)]
+    for change in news:
+        tx.append_audit(
+            at_us=now_us,
+            actor=change.actor,
+            action=f"control.{change.state}",
+            subject=target,
+            target=target,
+            details={"reason": change.reason, "since_us": change.since_us},
+        )
+        _carry_out(tx, target, change, now_us=now_us)
+    if news:
+        tx.set_control(said_by(news[-1], target))
+        tx.set_note(_heard_of(target), _named(news[-1]))
+
+
+def _unheard(tx: Tx, target: str, changes: Sequence[Latched]) -> list[Latched]:
+    """The changes after the last one that the store heard of.
+
+    Where the file has not got that one (it was lost, or put back), those that are younger; and the
+    newest in any case, unless the store says what it says.
+    """
+    control, heard = tx.control(target), tx.note(_heard_of(target))
+    names = [_named(change) for change in changes]
+    if heard is None:
+        # A store of before this was noted; or nothing was ever latched.
+        heard = next((_named(one) for one in changes if _stands(one, control)), "")
+        return list(changes[names.index(heard) + 1 if heard else 0 :])
+    if heard in names:
+        return list(changes[names.index(heard) + 1 :])
+    since_us = int(heard.split()[1])
+    younger = [change for change in changes if change.since_us > since_us]
+    return younger or [one for one in changes[-1:] if said_by(one, target) != control]
+
+
+def _stands(change: Latched, control: Control) -> bool:
+    return change.state != "released" and said_by(change, control.target) == control
+
+
+def _gone(tx: Tx, target: str, changes: Sequence[Latched]) -> bool:
+    """Whether the store says that something stands, and there is no such latch: its file went."""
+    return standing(changes) is None and tx.control(target) != Control(target=target)
+
+
+def _heard_of(target: str) -> str:
+    return f"latch:{target}"
+
+
+def _named(change: Latched) -> str:
+    return f"{change.state} {change.since_us} {change.actor}"
+
+
+def _carry_out(tx: Tx, target: str, change: Latched, *, now_us: int) -> None:
+    if change.state == "released":
+        _resume(tx, target, actor=change.actor, now_us=now_us)
+    elif change.state == "killed":
+        _undo_all(tx, target, actor=change.actor, now_us=now_us)
     else:
-        _pause_all(tx, target, latched.state, actor=actor, now_us=now_us)
+        _pause_all(tx, target, change.state, actor=change.actor, now_us=now_us)
 
 
 def _undo_all(tx: Tx, target: str, *, actor: str, now_us: int) -> None:

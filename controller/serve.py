@@ -21,7 +21,7 @@ from controller.baselines import baseline_in_force
 from controller.considering import remembered
 from controller.fleet import Fleet
 from controller.following import MANY, follow_latch, follows
-from controller.latch import Latched
+from controller.latch import Changes, Latched, standing
 from controller.looking import Looker
 from controller.past import ReplicaPast, due
 from controller.rules.firing import Timers
@@ -33,7 +33,6 @@ from signals.errors import Conflict, Unavailable
 from signals.events import MICROS
 
 log = logging.getLogger(__name__)
-
 
 
 class TargetLoop:
@@ -65,7 +64,7 @@ class TargetLoop:
         self._told: frozenset[str] = frozenset()
         self._past: Mapping[str, ReplicaPast] = {}
         self._noted_past: Mapping[str, ReplicaPast] = {}
-        self._loaded: tuple[tuple[int, Latched | None], LoopState] | None = None
+        self._loaded: tuple[tuple[int, Changes], LoopState] | None = None
         self._wake = threading.Event()
         self._stop = threading.Event()
         self.failed: BaseException | None = None
@@ -103,9 +102,9 @@ class TargetLoop:
     def tick(self) -> bool:
         """One step. Answers whether the engine was changed, so that reading back can't wait."""
         now_us = self._clock()
-        latched = self._fleet.latch.read().get(self._declared.name)
+        changes = self._fleet.latch.changes(self._declared.name)
         self._record_acts()
-        state = self._load(latched, now_us)
+        state = self._load(changes, now_us)
         waiting = any(policy.state == "approved" for policy in state.policies)
         seen = self._looker.look(state.trial, now_us=now_us, mono_s=self._mono(), plant=waiting)
         replicas = self._replicas()
@@ -115,7 +114,7 @@ class TargetLoop:
         self._timers, self._last_reads, self._told = step.timers, step.last_reads, step.told
         self._past = step.past
         self.steps += 1
-        return self._act(step, seen, latched, now_us)
+        return self._act(step, seen, standing(changes), now_us)
 
     def _record_acts(self) -> None:
         """Put acts that the store could not hear of into the audit."""
@@ -129,11 +128,11 @@ class TargetLoop:
         for act in acts:
             journal.forget(act)
 
-    def _load(self, latched: Latched | None, now_us: int) -> LoopState:
+    def _load(self, changes: Changes, now_us: int) -> LoopState:
         """What the store says, read again only when something was written since."""
         writes = self._store.writes
-        if self._loaded is None or self._loaded[0] != (writes, latched):
-            self._loaded = ((writes, latched), self._read(latched, now_us))
+        if self._loaded is None or self._loaded[0] != (writes, changes):
+            self._loaded = ((writes, changes), self._read(changes, now_us))
         state = self._loaded[1]
         return msgspec.structs.replace(
             state,
@@ -156,10 +155,10 @@ class TargetLoop:
         shown = (one.shown() for one in self._fleet.of(self._declared.name)[1:])
         return tuple(one for one in shown if one is not None)
 
-    def _read(self, latched: Latched | None, now_us: int) -> LoopState:
+    def _read(self, latch: Changes, now_us: int) -> LoopState:
         name = self._declared.name
         with self._store.read() as tx:
-            control = tx.control(name)
+            control, followed = tx.control(name), follows(tx, name, latch)
             policies = remembered(tx, name)
             trials = tx.trials(target=name, running=True, limit=1)
             modes, baseline = tx.modes(name), tx.baseline(name)
@@ -170,11 +169,10 @@ class TargetLoop:
                 self._last_reads = _stored_last_reads(tx, name)
             if not self._past:
                 self._past = self._noted_past = _stored_past(tx, name)
-        if not follows(control, latched):
-            actor = LOOP if latched is None else latched.actor
+        if not followed:
             with self._store.write() as tx:
-                follow_latch(tx, name, latched, actor=actor, now_us=now_us)
-            return self._read(latched, now_us)
+                follow_latch(tx, name, self._fleet.latch.changes(name), now_us=now_us)
+            return self._read(self._fleet.latch.changes(name), now_us)
         settings = baseline_in_force(baseline, self._declared.target)
         self.lower = Lower(baseline=settings, policies=policies, overrides=overrides)
         return LoopState(
