@@ -82,8 +82,8 @@ def _words(found: Any) -> str:
         told += _in_force(one)
     touched = found["met"]["touched"]
     told += [line for one in touched for line in _touch(one)]
-    if not touched:
-        told.append("policies  none: no policy, override or baseline of ours had a hand in it")
+    if not any(one["kind"] in ("policy", "override", "other") for one in touched):
+        told.append("policies  none: the baseline was in force")
     if found["trial"] is not None:
         trial = found["trial"]
         told.append(f"trial     {trial['id']}, block {trial['block']}, arm {trial['arm']}")
