@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from controller.api.app import make_app
 from controller.api.ports import Services
 from controller.api.server import serve_until
+from controller.audit.archives import Archives
 from controller.audit.desk import audit_desk, publishing
 from controller.baselines import bring_in_baseline
 from controller.bootstrap import bus_readers, features_of, privacy_key, store_address
@@ -60,6 +61,7 @@ def serve(settings: Settings, stop: threading.Event) -> None:
     ):
         identity = take_identity(store)
         store.fence(identity.epoch, lost=stop.set)
+        store.at_hand = Archives(settings.audit.archive_dir or layout.archives).stored
         bring_in_metrics(settings, store)
         try:
             _serve(settings, layout, ExpectingStore(store), features, identity, stop)

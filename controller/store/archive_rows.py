@@ -7,18 +7,13 @@ from sqlalchemy import insert, select, update
 
 from controller.store.audit_rows import AuditRows
 from controller.store.past_port import Archive
-from controller.store.rows import bounded, content, decoded, encoded
+from controller.store.rows import bounded, content, encoded
 from controller.store.tables import audit_archives, audit_entries
 from signals.errors import Broken
 
 
 class ArchiveRows(AuditRows):
     """The ``audit_archives`` table, and the bytes it covers."""
-
-    def archives(self) -> list[Archive]:
-        """Oldest first."""
-        query = select(audit_archives.c.body).order_by(audit_archives.c.first_index)
-        return [decoded(body, Archive) for body in self._connection.execute(query).scalars()]
 
     def stored_entries(self, first: int, *, limit: int = 1000) -> list[tuple[int, bytes, bytes]]:
         """Index, leaf hash and bytes from ``first`` up, in order; ends before one without bytes."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import select
 
 from controller.store.appending import Appending
-from controller.store.entry_rows import ENTRY_COLUMNS, entry_of
+from controller.store.entry_rows import ENTRY_COLUMNS, EntryRows
 from controller.store.port import AuditQuery
 from controller.store.rows import bounded
 from controller.store.tables import audit_entries
@@ -28,7 +28,7 @@ LAST: Final = "\uffff"
 """Sorts after whatever an id may hold."""
 
 
-class AuditRows(Appending):
+class AuditRows(Appending, EntryRows):
     """Append and read; nothing else, and the database's triggers refuse anything else."""
 
     def append_audit(
@@ -76,7 +76,7 @@ class AuditRows(Appending):
         if wanted.before is not None:
             query = query.where(rows.leaf_index < wanted.before)
         query = query.order_by(rows.leaf_index.desc()).limit(bounded(wanted.limit))
-        return [entry_of(row) for row in self._audited.execute(query)]
+        return [self._entry(row) for row in self._audited.execute(query)]
 
     def audit(
         self,
@@ -94,7 +94,7 @@ class AuditRows(Appending):
         if subject is not None:
             query = query.where(rows.subject == subject)
         query = query.order_by(rows.leaf_index).limit(bounded(limit))
-        return [entry_of(row) for row in self._audited.execute(query)]
+        return [self._entry(row) for row in self._audited.execute(query)]
 
     def subjects(
         self, prefix: str, *, target: str | None = None, before: str | None = None, limit: int = 100

@@ -83,7 +83,7 @@ class HistoryRows(AuditRows):
     def _lines(self, where: Iterable[ColumnElement[bool]], limit: int) -> list[AuditLine]:
         query = select(audit_entries).where(*where)
         query = query.order_by(COLUMNS.leaf_index.desc()).limit(limit)
-        return [_line(row) for row in self._connection.execute(query)]
+        return [_line(row, self._bytes(row)) for row in self._connection.execute(query)]
 
 
 def _filters(wanted: AuditQuery, *, action: str | None = None) -> list[ColumnElement[bool]]:
@@ -106,8 +106,8 @@ def _filters(wanted: AuditQuery, *, action: str | None = None) -> list[ColumnEle
     return filters
 
 
-def _line(row: Row[Any]) -> AuditLine:
-    details = None if row.stored is None else msgspec.json.decode(row.stored, type=Entry).details
+def _line(row: Row[Any], stored: bytes | None) -> AuditLine:
+    details = None if stored is None else msgspec.json.decode(stored, type=Entry).details
     return AuditLine(
         index=row.leaf_index,
         at_us=row.at_us,

@@ -16,6 +16,7 @@ from controller.store.connecting import reading_engine, translated, writing_engi
 from controller.store.control_rows import ControlRows
 from controller.store.declaration_rows import DeclarationRows
 from controller.store.delivery_rows import DeliveryRows
+from controller.store.entry_rows import AtHand
 from controller.store.history_rows import HistoryRows
 from controller.store.key_rows import KeyRows
 from controller.store.metric_rows import MetricRows
@@ -47,16 +48,22 @@ class SqlTx(
 
 
 class SqlReader:
-    """Snapshots of a store that some process writes. Opens nothing until the first read."""
+    """Snapshots of a store that some process writes. Opens nothing until the first read.
+
+    ``at_hand``: where archived entries' bytes are looked up; unset, they are not at hand.
+    """
 
     def __init__(self, where: StoreAddress | Path, settings: StoreSettings | None = None) -> None:
         self._reading = reading_engine(address_of(where), settings or StoreSettings())
+        self.at_hand: AtHand | None = None
 
     @contextmanager
     def read(self) -> Iterator[SqlTx]:
         """A snapshot, as of its first query. Raises ``Unavailable``."""
         with translated(), self._reading.begin() as connection:
-            yield SqlTx(connection, writing=False)
+            tx = SqlTx(connection, writing=False)
+            tx.at_hand = self.at_hand
+            yield tx
 
     def close(self) -> None:
         """Idempotent."""
