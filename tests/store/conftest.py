@@ -18,7 +18,7 @@ from tests.postgres import Postgres
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "address" in metafunc.fixturenames or "empty" in metafunc.fixturenames:
+    if "database" in metafunc.fixturenames:
         both = () if "path" in metafunc.fixturenames else ("postgresql",)
         metafunc.parametrize("database", ("sqlite", *both), indirect=True)
 
