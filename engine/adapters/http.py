@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+from functools import cache
 from types import TracebackType
 from typing import Self
 
@@ -25,6 +27,7 @@ class HttpActuator:
             base_url=url,
             timeout=timeout_s,
             trust_env=False,
+            verify=_certificates(),
             headers={"Authorization": f"Bearer {key}"},
             limits=httpx.Limits(max_connections=4, max_keepalive_connections=1),
         )
@@ -66,6 +69,12 @@ class HttpActuator:
             return msgspec.json.decode(answer.content, type=RuntimeConfig)
         except msgspec.MsgspecError as wrong:
             raise Unavailable(f"engine: an answer that is not a runtime config: {wrong}") from wrong
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Loaded once for all engines: it takes longer than a call, and there may be 64 of them."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 class _Problem(msgspec.Struct, frozen=True):

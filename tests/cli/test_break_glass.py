@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from controller.act_journal import ActJournal, record
 from controller.latch import Latch
+from controller.store.sql import open_store
 from policies.runtime_config import Patch, RuntimeConfig, SettingChange
 from tests.cli.running import Trimtab
 from tests.engine_process import CONTROL_KEY, RunningEngine
@@ -115,3 +118,50 @@ def test_a_store_that_is_garbage_stands_in_nobody_s_way(
     assert setting is not None
     assert setting.value == 2
     assert Latch(tmp_path / "state" / "latch.json").read()["chat"].reason == "the store is gone"
+
+
+def test_release_by_hand_lifts_the_hold_and_leaves_settings_alone(
+    trimtab: Trimtab, engine: RunningEngine, tmp_path: Path
+) -> None:
+    put(engine, SettingChange(knob="active_cap", value=5), hold=False)
+    assert trimtab("hold", "--all", "--direct", "-m", "a test").code == 0
+    assert now(engine).hold
+    done = trimtab("release", "chat", "--direct", "-m", "over")
+    assert done.code == 0, done.err
+    seen = now(engine)
+    setting = seen.setting("active_cap")
+    assert setting is not None
+    assert (seen.hold, setting.value) == (False, 5)
+    assert Latch(tmp_path / "state" / "latch.json").read() == {}
+
+
+def test_who_broke_the_glass_why_and_what_was_reached_waits_for_the_store(
+    trimtab: Trimtab, engine: RunningEngine, tmp_path: Path
+) -> None:
+    assert trimtab("kill", "--all", "--direct", "-m", "the store is gone").code == 0
+    (act,) = ActJournal(tmp_path / "state" / "acts").pending("chat")
+    assert (act.kind, act.verb, act.reason) == (
+        "control.break_glass",
+        "killed",
+        "the store is gone",
+    )
+    assert act.by.startswith("break-glass:")
+    assert list(act.replicas.values()) == ["as wished"]
+    with closing(open_store(f"sqlite:///{tmp_path / 'again.db'}")) as store:
+        for _ in range(2):
+            with store.write() as tx:
+                record(tx, act)
+        with store.read() as tx:
+            (entry,) = [one for one in tx.audit() if one.action == "control.break_glass"]
+    assert (entry.actor, entry.at_us, entry.details["reason"]) == (act.by, act.at_us, act.reason)
+    assert list(entry.details["replicas"].values()) == ["as wished"]
+
+
+def test_what_is_forced_stands_when_nobody_can_be_asked(
+    trimtab: Trimtab, engine: RunningEngine
+) -> None:
+    put(engine, SettingChange(knob="active_cap", value=5, policy_id="frc_1"), hold=False)
+    assert trimtab("kill", "chat", "--direct", "-m", "the store is gone").code == 0
+    setting = now(engine).setting("active_cap")
+    assert setting is not None
+    assert setting.value == 5

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from policies.runtime_config import CONTROL_PATH
-from tests.contract.engines import EngineUnderTest, embedded
+from tests.contract.engines import EngineUnderTest, bare, embedded
 from tests.engine_telemetry.ingesting import wait
 
-ENGINES = {"embedded": (embedded, "engine")}
+ENGINES: dict[str, tuple[Callable[[Any], Iterator[EngineUnderTest]], str]] = {
+    "embedded": (embedded, "engine"),
+    "bare": (bare, "empty_folder"),
+}
 """Name -> (what makes an ``EngineUnderTest``, the fixture it is made from)."""
 
 Config = dict[str, Any]
@@ -60,6 +64,12 @@ class Control:
 def shown(config: Config, knob: str) -> Config:
     """One knob's observed setting."""
     return next(setting for setting in config["settings"] if setting["knob"] == knob)
+
+
+@pytest.fixture(scope="session")
+def empty_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For engines that need nothing else."""
+    return tmp_path_factory.mktemp("bare")
 
 
 @pytest.fixture(scope="session", params=sorted(ENGINES))

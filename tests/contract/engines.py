@@ -12,11 +12,14 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 from msgspec import Struct
 
+from benchmarks.control.bare_engine import Seat, bare_engines
 from policies.runtime_config import CONTROL_PATH
 from tests.engine_process import CONTROL_KEY, PLAIN, SERVING_KEY, RunningEngine
 
@@ -118,3 +121,28 @@ def embedded(engine: RunningEngine) -> Iterator[EngineUnderTest]:
         offer=offer,
         running=lambda: int(engine.figure("vllm:num_requests_running")),
     )
+
+
+def bare(folder: Path) -> Iterator[EngineUnderTest]:
+    """An engine without a model, of which a fleet fits into one process."""
+    with bare_engines("chat", 1, CONTROL_KEY) as ((engine, url),):
+
+        def ask(seat: Seat) -> Answer:
+            assert seat.done.wait(60), "a seat was never given back"
+            text = " ".join(map(str, range(seat.tokens)))
+            stamp = json.loads(msgspec.json.encode(seat.stamp))
+            return Answer(text=text, tokens=seat.tokens, finish="length", stamp=stamp)
+
+        def offer(count: int, tokens: int, class_: str) -> Offered:
+            seats = [engine.offer(class_, tokens) for _ in range(count)]
+            return Offered([partial(ask, seat) for seat in seats])
+
+        yield EngineUnderTest(
+            name="bare",
+            control_url=url,
+            key=CONTROL_KEY,
+            foreign_keys=(SERVING_KEY,),
+            offer=offer,
+            running=lambda: engine.running,
+        )
+    assert not list(folder.iterdir()), "it leaves nothing behind"

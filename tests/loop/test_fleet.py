@@ -1,0 +1,242 @@
+"""Replicas side by side: one that hangs delays nobody, all are reconciled, acts stay bounded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from benchmarks.control.bare_engine import BareEngine, bare_engines
+from benchmarks.control.black_hole import black_hole, refusing
+from controller.baselines import bring_in_baseline
+from controller.fleet import Fleet, Replica, Watched, monotonic_s
+from controller.keys import wall_us
+from controller.latch import Latch
+from controller.looking import Looker
+from controller.operations import Operations
+from controller.override_acts import OverrideRequest
+from controller.serve import TargetLoop
+from controller.state import Declared
+from controller.store.port import Tx
+from controller.store.sql import SqlStore, open_store
+from engine.adapters.http import HttpActuator
+from engine.settings_in_force import Instant
+from policies.runtime_config import Patch, SettingChange
+from policies.settings import Setting
+from signals.errors import Conflict, Unavailable
+from tests.cli.running import until
+from tests.loop.plant import Rows
+from tests.loop.world import ADA, declared
+
+KEY = "k"
+DEADLINE_S = 0.8
+
+
+class Plant:
+    """Real engines without a model behind real HTTP, and the real loop over a real store."""
+
+    def __init__(
+        self, folder: Path, engines: list[tuple[BareEngine, str]], urls: list[str]
+    ) -> None:
+        self.engines = [engine for engine, _ in engines]
+        self.declared: Declared = declared()
+        self.store: SqlStore = open_store(f"sqlite:///{folder / 'store.db'}")
+        self.actuators = [HttpActuator(url, KEY, timeout_s=3.0) for url in urls]
+        replicas = [
+            Replica(url, actuator, ours="ctl.", epoch=1, mono=monotonic_s)
+            for url, actuator in zip(urls, self.actuators, strict=True)
+        ]
+        self.fleet = Fleet(
+            {"chat": replicas}, Latch(folder / "latch.json"), deadline_s=DEADLINE_S, threads=32
+        )
+        self.loop = self._loop()
+        self.operations = Operations(
+            self.store,
+            self.fleet,
+            {"chat": self.declared},
+            clock=wall_us,
+            mono=time.monotonic,
+            wake=lambda: None,
+            lower=lambda target: self.loop.lower,
+        )
+        with self.store.write() as tx:
+            bring_in_baseline(tx, "chat", self.declared.target, now_us=wall_us())
+
+    def _loop(self) -> TargetLoop:
+        rows = Rows(lambda: Instant(mono_s=time.monotonic(), wall_s=time.time()))
+        watched = Watched(self.fleet, "chat", wait_s=0.2)
+        looker = Looker(self.declared, rows, watched, lateness_s=2, rates=lambda name, of: {})
+        return TargetLoop(
+            self.declared,
+            self.store,
+            self.fleet,
+            looker,
+            ours="ctl.",
+            clock=wall_us,
+            entropy=bytes,
+        )
+
+    def tick(self) -> bool:
+        """As the loop's thread does: a lost race is looked at again."""
+        try:
+            self.loop.tick()
+        except Conflict:
+            return False
+        return True
+
+    def caps(self) -> list[int]:
+        return [engine.live.values["active_cap"] for engine in self.engines]
+
+    def run_until_all_have(self, cap: int, *, within_s: float = 5.0) -> None:
+        def there() -> bool:
+            self.tick()
+            return self.caps() == [cap] * len(self.engines)
+
+        until(there, f"every replica has {cap}, not {self.caps()}", within_s=within_s)
+
+    def close(self) -> None:
+        self.fleet.close()
+        for actuator in self.actuators:
+            actuator.close()
+        self.store.close()
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> Iterator[Plant]:
+    """Three replicas, all well."""
+    with ExitStack() as stack:
+        engines = stack.enter_context(bare_engines("chat", 3, KEY))
+        made = Plant(tmp_path, engines, [url for _, url in engines])
+        yield stack.enter_context(closing(made))
+
+
+@pytest.fixture
+def torn(tmp_path: Path) -> Iterator[tuple[Plant, list[str]]]:
+    """Eight replicas of which the first and the last hang and one refuses."""
+    with ExitStack() as stack:
+        engines = stack.enter_context(bare_engines("chat", 5, KEY))
+        gone = [stack.enter_context(black_hole()), refusing(), stack.enter_context(black_hole())]
+        urls = [gone[0], *[url for _, url in engines], *gone[1:]]
+        yield stack.enter_context(closing(Plant(tmp_path, engines, urls))), gone
+
+
+def test_the_loop_brings_every_replica_to_the_wish_and_back(plant: Plant) -> None:
+    plant.run_until_all_have(8)
+    _put(plant, 1, 32, change_id="ctl.as.of.another.thread")
+    plant.run_until_all_have(8)
+
+
+def test_a_stranger_s_change_of_any_replica_is_left_alone_and_listed(plant: Plant) -> None:
+    plant.run_until_all_have(8)
+    _put(plant, 2, 32, change_id="by-hand")
+    until(lambda: plant.tick() and _adopted(plant) == ["r2"], "it is a pin")
+    for _ in range(5):
+        plant.tick()
+    assert plant.caps() == [8, 8, 32]
+
+
+def _adopted(plant: Plant) -> list[str | None]:
+    with plant.store.read() as tx:
+        return [one.adopted for one in tx.overrides(target="chat", state="active")]
+
+
+def _put(plant: Plant, index: int, cap: int, *, change_id: str) -> None:
+    actuator = plant.actuators[index]
+    seen = actuator.read()
+    change = SettingChange(knob="active_cap", value=cap)
+    actuator.patch(
+        Patch(
+            change_id=f"{change_id}.{time.monotonic_ns()}",
+            epoch=seen.epoch,
+            expected=seen.expected,
+            settings=(change,),
+        )
+    )
+
+
+def test_a_first_replica_that_hangs_does_not_keep_the_others_waiting(
+    torn: tuple[Plant, list[str]],
+) -> None:
+    plant, _ = torn
+    plant.run_until_all_have(8)
+    began_s = time.monotonic()
+    for _ in range(4):
+        plant.tick()
+    assert time.monotonic() - began_s < 3.0, "each look is bounded"
+
+
+def test_an_act_lists_exactly_the_replicas_that_are_gone_and_in_time(
+    torn: tuple[Plant, list[str]],
+) -> None:
+    plant, gone = torn
+    for act in (plant.operations.hold, plant.operations.kill):
+        began_s = time.monotonic()
+        report = act("chat", "a test", by=ADA)
+        assert time.monotonic() - began_s < DEADLINE_S + 1.0
+        assert sorted(one.url for one in report.replicas if not one.ok) == sorted(gone)
+        assert all("unreachable" in one.detail for one in report.replicas if not one.ok)
+        with plant.store.read() as tx:
+            (last,) = [e for e in tx.audit() if e.action == "control.reached"][-1:]
+        assert sum("unreachable" in said for said in last.details["replicas"].values()) == 3
+    assert plant.caps() == [8] * 5
+
+
+class Hanging:
+    """A store that takes a call and never answers, until it is let go."""
+
+    writes = 0
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+
+    def read(self) -> AbstractContextManager[Tx]:
+        self.let_go.wait(30)
+        raise Unavailable("gone")
+
+    write = read
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def test_a_store_that_hangs_delays_no_kill_which_goes_by_what_was_read_last(plant: Plant) -> None:
+    plant.operations.override(_pin(4), by=ADA)
+    plant.run_until_all_have(4)
+    real, hanging = plant.operations._store, Hanging()
+    plant.operations._store = hanging
+    try:
+        began_s = time.monotonic()
+        report = plant.operations.kill("chat", "a test", by=ADA)
+        took_s = time.monotonic() - began_s
+        again = plant.operations.hold("chat", "a test", by=ADA)
+    finally:
+        hanging.let_go.set()
+        plant.operations._store = real
+    assert plant.caps() == [8] * 3
+    assert [one.ok for one in report.replicas] == [True] * 3
+    assert not report.recorded and not again.recorded
+    bounds = plant.declared.control
+    assert took_s < (bounds.store_ms + bounds.record_ms) / 1000 + 0.5
+    until(lambda: plant.tick() and len(_acts(plant)) >= 2, "they are recorded")
+    assert [verb for verb in _acts(plant) if verb in ("killed", "held")] == ["killed", "held"]
+    assert list((plant.fleet.latch.folder / "acts").glob("*.json")) == []
+
+
+def _pin(cap: int) -> OverrideRequest:
+    return OverrideRequest(
+        target="chat",
+        kind="pin",
+        knob="active_cap",
+        setting=Setting(value=cap),
+        reason="a test",
+        expires_in_s=600.0,
+    )
+
+
+def _acts(plant: Plant) -> list[str]:
+    with plant.store.read() as tx:
+        return [e.details["verb"] for e in tx.audit() if e.action == "control.reached"]
