@@ -32,8 +32,9 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from signals.events import Arrived, Finished, Named, NamedRequest, Record
+from signals.wire import Posted
 
-_Request = TypeVar("_Request", Arrived, Finished, NamedRequest)
+_Request = TypeVar("_Request", Arrived, Finished, NamedRequest, Posted)
 
 MIN_KEY_BYTES: Final = 32
 MAC_BYTES: Final = 16
@@ -69,6 +70,10 @@ class Pseudonyms:
         if isinstance(record, Named):
             return replace(record, requests=tuple(map(self._request, record.requests)))
         return record
+
+    def posted(self, posted: Posted) -> Posted:
+        """An event of a business system, its ids as pseudonyms."""
+        return self._request(posted)
 
     def _request(self, request: _Request) -> _Request:
         if request.external_id is None and request.session_id is None:

@@ -101,7 +101,8 @@ class Judge:
         at_us = time_us(posted.time)
         if not self._earliest_us <= at_us <= self._latest_us:
             in_time(at_us, self._rules)
-        external_id, session_id = self._named(posted)
+        if self._pseudonyms is not None:
+            posted = self._pseudonyms.posted(posted)
         return Signal(
             id=posted.id,
             producer=self._producer,
@@ -111,18 +112,11 @@ class Judge:
             time_us=at_us,
             value=admitted.number.read(posted.value),
             request_id=posted.request_id,
-            external_id=external_id,
-            session_id=session_id,
+            external_id=posted.external_id,
+            session_id=posted.session_id,
             definition=admitted.version,
             model=posted.model,
         )
-
-    def _named(self, posted: Posted) -> tuple[str | None, str | None]:
-        """External and session id, as they are kept."""
-        external_id, session_id, names = posted.external_id, posted.session_id, self._pseudonyms
-        if names is None:
-            return external_id, session_id
-        return external_id and names.external(external_id), session_id and names.session(session_id)
 
     def _admit(self, kind: str, name: str, target: str) -> _Admitted:
         """Find out, once per post, that such events are taken. Raises ``Rejected``."""

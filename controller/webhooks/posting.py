@@ -54,7 +54,7 @@ class Posting:
         except Rejected as error:
             return Attempt(delivery=delivery, error=error.detail)
         if body is None:
-            return Attempt(delivery=delivery, error="its entry is in an archive", final=True)
+            return Attempt(delivery=delivery, error="its entry is not in the audit", final=True)
         headers = sign(delivery.id, self._clock() // MICROS, body, secrets)
         try:
             async with asyncio.timeout(self._settings.timeout_s):

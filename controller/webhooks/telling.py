@@ -69,7 +69,8 @@ def _matches(pattern: str, action: str) -> bool:
 
 
 def body_of(delivery: Delivery, entry: Entry, policy: Policy | None, *, limit: int) -> bytes:
-    """The JSON that is posted, ``limit`` bytes at most (then without details).
+    """The JSON that is posted, ``limit`` bytes at most, else without details; so is an entry whose
+    bytes lie in an archive.
 
     ``policy``: the one that the entry is about; while it waits for approval, its digest is told,
     to which an approval binds.
@@ -87,7 +88,7 @@ def body_of(delivery: Delivery, entry: Entry, policy: Policy | None, *, limit: i
     if policy is not None and policy.state == "pending":
         told["shown_digest"] = policy.shown_digest
     body = msgspec.json.encode(told)
-    if len(body) <= limit:
+    if len(body) <= limit and not entry.archived:
         return body
     return msgspec.json.encode(told | {"details": {}, "details_left_out": True})
 
