@@ -2,7 +2,7 @@
 
 ::
 
-    latch (fsync) ──► wish ≤ 0.2 s ──► every replica, side by side ≤ 1.5 s ──► record ≤ 0.5 s
+    latch (fsync) ──► wish ≤ 0.2 s ──► every replica, side by side ≤ 1.3 s ──► record ≤ 0.5 s
                        │ the store, else              │ read back, or            │ the store, else
                        │ what the loop read last,     └ listed as not reached    └ a file that the
                        └ else the engines' own word                                loop reads in
