@@ -7,6 +7,7 @@
     keys/serve.key     serve as the one producer of commands to the feature stage
     keys/admin.key     the first person; he makes keys for everybody else
     keys/webhook-*.key the signing secret of each webhook that names no file of its own
+    keys/audit.key     what the audit's heads are signed with; audit.public.json is for auditors
     keys/privacy.key   what pseudonyms of ids are keyed by
 
 Idempotent: what is there stays. A key whose file was lost is made anew under the same name, for the
@@ -24,6 +25,7 @@ from functools import partial
 from pathlib import Path
 
 from controller import keys
+from controller.audit.signing import make_audit_key
 from controller.definitions import bring_in, declared_in, differs
 from controller.keys import KeyRequest
 from controller.layout import Layout
@@ -58,6 +60,8 @@ def prepare(settings: Settings) -> tuple[Path, ...]:
         if not path.exists():
             write_secret(path, secret())
             made.append(path)
+    if make_audit_key(layout, keys.wall_us()):
+        made.append(layout.key("audit"))
     wanted = {layout.key(name): make for name, make in _first_keys(settings).items()}
     missing = {path: make for path, make in wanted.items() if not path.exists()}
     address = settings.store.address(layout.store_db)

@@ -154,7 +154,7 @@ def test_the_audit_is_verified_exported_and_an_edited_copy_found_out(
     served: Served, tmp_path: Path
 ) -> None:
     policy_id = proposed(served)
-    vera = served.as_("viewer")
+    vera = served.as_("auditor")
     assert vera("audit", "verify").out.endswith("clean\n")
     lines = vera("audit", "export").out.splitlines()
     assert [json.loads(line)["index"] for line in lines] == list(range(len(lines)))
@@ -201,7 +201,7 @@ def test_a_missing_key_says_how_to_get_one(tmp_path: Path) -> None:
 def test_init_makes_state_and_keys_once_for_their_owner_only(tmp_path: Path) -> None:
     trimtab = Trimtab(tmp_path)
     made = trimtab("init", "--json").json["made"]
-    names = {"admin.key", "control.key", "privacy.key", "serve.key"}
+    names = {"admin.key", "audit.key", "control.key", "privacy.key", "serve.key"}
     assert {Path(one).name for one in made} == names
     assert {stat.S_IMODE(Path(one).stat().st_mode) for one in made} == {0o600}
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
