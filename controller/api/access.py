@@ -128,10 +128,10 @@ ACCESS: Final[dict[Route, Capability]] = {
     ("GET", "/v1/decisions"): "read",
     ("GET", "/v1/history"): "read",
     ("GET", "/v1/reports/control"): "audit",
-    ("GET", "/v1/audit"): "read",
+    ("GET", "/v1/audit"): "audit",
     ("GET", "/v1/audit/head"): "read",
-    ("GET", "/v1/audit/proof"): "read",
-    ("GET", "/v1/audit/consistency"): "read",
+    ("GET", "/v1/audit/proof"): "audit",
+    ("GET", "/v1/audit/consistency"): "audit",
     ("GET", "/v1/audit/verify"): "read",
     ("POST", "/v1/audit/seal"): "administer",
     ("POST", "/v1/audit/rotate-key"): "administer",
@@ -188,7 +188,9 @@ FILTERED: Final[frozenset[Route]] = frozenset(
 BY_INTENT: Final[frozenset[Route]] = frozenset({("GET", "/v1/requests"), ("GET", "/v1/features")})
 """Routes that list rows of one intent when ``?intent=`` names it."""
 
-SCOPED_IN_ROUTE: Final[frozenset[Route]] = frozenset({("POST", "/v1/policies")})
+SCOPED_IN_ROUTE: Final[frozenset[Route]] = frozenset(
+    {("POST", "/v1/policies"), ("POST", "/v1/overrides")}
+)
 """Acts whose body names the scope: the route calls ``check_scope``. Others concern everybody."""
 
 bearer = HTTPBearer(auto_error=False, description="a key from `trimtab keys create`")

@@ -14,6 +14,7 @@ from controller.command_log import CommandSeen
 from controller.considering import Evaluation
 from controller.control import ControlReport
 from controller.detaching import DetachReport
+from controller.erasing import Erasing
 from controller.exporting import Export
 from controller.feedback import Given
 from controller.history.changes import SettingsDiff
@@ -22,7 +23,7 @@ from controller.history.settings_then import SettingsThen
 from controller.history.telling import Acted
 from controller.history.timeline import Happening
 from controller.rollback import RollbackReport
-from controller.store.past_port import Delivery
+from controller.store.past_port import Archive, Delivery
 from controller.store.port import Decision
 from controller.trials import Trial
 from controller.webhooks.operating import HookState
@@ -120,7 +121,14 @@ AROUND: Final[dict[Route, Any]] = {
     ("GET", "/readyz"): shown.StatusShown,
     ("GET", "/metrics"): Text,
     ("GET", "/v1/audit"): Lines,
+    ("GET", "/v1/audit/head"): shown.AuditHead,
+    ("GET", "/v1/audit/proof"): shown.InclusionProof,
+    ("GET", "/v1/audit/consistency"): shown.ConsistencyProof,
     ("GET", "/v1/audit/verify"): shown.Verified,
+    ("POST", "/v1/audit/seal"): Archive,
+    ("POST", "/v1/audit/rotate-key"): shown.KeyRotated,
+    ("POST", "/v1/audit/restored"): shown.Restored,
+    ("POST", "/v1/erasures"): Erasing,
     ("GET", "/v1/keys"): Items[shown.KeyListed],
     ("POST", "/v1/keys"): shown.KeyMade,
     ("POST", "/v1/keys/{key_id}/rotate"): shown.KeyMade,

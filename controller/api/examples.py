@@ -63,4 +63,23 @@ EXAMPLES: Final[dict[Route, dict[str, Any]]] = {
     ("POST", "/v1/dead-letters/discard"): {"ids": ["0-17"], "reason": "a test of last week"},
     ("POST", "/v1/producers/{producer}/quarantine"): REASON,
     ("POST", "/v1/producers/{producer}/release"): REASON,
+    ("POST", "/v1/changes"): {
+        "target": "chat",
+        "kind": "deploy",
+        "reason": "version 2.4 of the gateway",
+        "duration_s": 900,
+    },
+    ("POST", "/v1/guardrails/evaluate"): {
+        "target": "chat",
+        "knob": "active_cap",
+        "setting": {"value": 16},
+    },
+    ("POST", "/v1/audit/seal"): {"entries": 100_000},
+    ("POST", "/v1/audit/restored"): {"reason": "the disk failed; the backup of 02:00 is back"},
+    ("POST", "/v1/erasures"): {
+        "by": "session",
+        "id": "sess-4711",
+        "target": "chat",
+        "reason": "its user asked for it",
+    },
 }

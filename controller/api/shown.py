@@ -10,11 +10,13 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from controller.audit.publishing import HeadStatus
 from controller.audit.verify import Verification
 from controller.history.touching import Met
 from controller.store.port import Control, Principal
 from policies.baseline import Baseline
 from policies.changes import DeclaredChange
+from policies.heads import PublicKeys, Restore, Rotation
 from policies.overrides import Override
 from policies.policy import Mode, Policy
 from signals.features.model import Outcome, RequestRow
@@ -326,3 +328,42 @@ class HookTested(Struct, frozen=True, kw_only=True):
 
     hook: str
     event: str
+
+
+class AuditHead(HeadStatus, frozen=True, kw_only=True):
+    """How the log stands, and the public keys that its heads are signed with."""
+
+    public_keys: PublicKeys
+
+
+class InclusionProof(Struct, frozen=True, kw_only=True):
+    """That an entry is in a tree: RFC 9162, 2.1.3; hashes in hex."""
+
+    index: int
+    size: int
+    root: str
+    leaf_hash: str
+    path: list[str]
+
+
+class ConsistencyProof(Struct, frozen=True, kw_only=True):
+    """That a tree is an older one, grown: RFC 9162, 2.1.4; hashes in hex."""
+
+    first: int
+    first_root: str
+    second: int
+    second_root: str
+    path: list[str]
+
+
+class KeyRotated(Struct, frozen=True, kw_only=True):
+    """The log's heads are signed with a new key from now on."""
+
+    rotation: Rotation
+    public_keys: PublicKeys
+
+
+class Restored(Struct, frozen=True, kw_only=True):
+    """The log goes on from an older head, and says so."""
+
+    restore: Restore

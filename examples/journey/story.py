@@ -57,7 +57,7 @@ def _begin(stage: Stage) -> None:
         f"α = {options.alpha:g} (SAMPLE; 0.01 unless set), baseline {KNOB} = {BASELINE_CAP}, "
         f"ladder {', '.join(map(str, LADDER))}, seed {options.seed}"
     )
-    stage.invite("vera", "viewer")
+    stage.invite("vera", "auditor")
     stage.begin_watching()
     if options.traffic:
         stage.begin_traffic()

@@ -103,6 +103,7 @@ class Plane:
         role: Role,
         *,
         targets: tuple[str, ...] = ("*",),
+        intents: tuple[str, ...] = ("*",),
         team: str = "",
         expires_us: int | None = None,
     ) -> str:
@@ -111,6 +112,7 @@ class Plane:
             name=name,
             role=role,
             targets=targets,
+            intents=intents,
             kinds=("business",) if role == "producer" else (),
             team=team,
             expires_us=expires_us,

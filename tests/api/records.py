@@ -23,7 +23,7 @@ def known(plane: Plane) -> dict[str, list[Any]]:
             "expires_in_s": 3600,
         },
     )
-    change = plane.post("/v1/changes", {"target": "chat", "kind": "deploy", "words": "v2"})
+    change = plane.post("/v1/changes", {"target": "chat", "kind": "deploy", "reason": "v2"})
     plane.key("spare", "viewer")
     keys = plane.call("admin", "GET", "/v1/keys")["items"]
     found = {
@@ -32,8 +32,8 @@ def known(plane: Plane) -> dict[str, list[Any]]:
         "policy_id": [one["id"] for one in plane.get("/v1/policies")["items"]],
         "shown_digest": [pending["shown_digest"]],
         "trial_id": [one["id"] for one in plane.get("/v1/trials")["items"]],
-        "override_id": [override.body.get("id", "ovr_none")],
-        "change_id": [change.body.get("id", "chg_none")],
+        "override_id": [override["id"]],
+        "change_id": [change["id"]],
         "key_id": [one["id"] for one in keys if one["name"] == "spare"],
         "name": ["thumbs", "dwell_s"],
         "producer": ["shop"],

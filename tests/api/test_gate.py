@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from controller.api.front import fronted
-from controller.settings import LockoutSettings
+from controller.identity.settings import LockoutSettings
 from tests.api.plane import Plane
 
 

@@ -41,8 +41,8 @@ def test_an_act_on_what_has_changed_is_412_and_changes_nothing(plane: Plane) -> 
 
 def test_an_act_on_what_was_seen_is_carried_out(plane: Plane) -> None:
     path = f"/v1/policies/{plane.proposed()['id']}"
+    body = {"shown_digest": "0" * 16}
     for expected in ("*", tag(plane, path), f'"999", {tag(plane, path)}'):
-        body = {"shown_digest": "0" * 16}
         answer = plane.call("other", "POST", f"{path}/approve", body, if_match=expected)
         assert answer.status == 409, "it looked at the digest, so the tag was right"
     refused = plane.call("other", "POST", f"{path}/approve", body, if_match="no tag")

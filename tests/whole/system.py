@@ -120,7 +120,7 @@ class System:
 
     def actions(self) -> list[str]:
         """What the audit recorded, in order."""
-        lines = self.ada.get("/v1/audit").raise_for_status().text.splitlines()
+        lines = self.admin.get("/v1/audit").raise_for_status().text.splitlines()
         return [json.loads(json.loads(line)["entry"])["action"] for line in lines]
 
     def audit_is_clean(self) -> bool:
@@ -143,8 +143,8 @@ def wait(what: str, ready: Callable[[], bool], *, within_s: float) -> float:
 
 
 @contextmanager
-def running_system(folder: Path) -> Iterator[System]:
-    """``trimtab up`` until the ``with`` ends; nothing is left running."""
+def running_system(folder: Path, *, more: str = "") -> Iterator[System]:
+    """``trimtab up`` until the ``with`` ends; nothing is left running. ``more``: of the file."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(4)]
         for one in sockets:
@@ -152,7 +152,7 @@ def running_system(folder: Path) -> Iterator[System]:
         ports = [one.getsockname()[1] for one in sockets]
     names = dict(zip(("chat", "control", "signals", "api"), ports, strict=True))
     config = folder / "trimtab.yaml"
-    config.write_text(CONFIG.format(state=folder / "state", **names), encoding="utf-8")
+    config.write_text(CONFIG.format(state=folder / "state", **names) + more, encoding="utf-8")
     words = [sys.executable, "-m", "controller.cli", "--config", str(config), "up", "--json"]
     with (folder / "up.err").open("wb") as log:
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log)
