@@ -13,6 +13,9 @@ from controller.cli.tables import figure, share, table, when
 from signals.errors import Rejected
 
 
+CONTROLS = {"killed": "KILLED", "hold": "HELD", "detached": "DETACHED"}
+
+
 def add_to(app: typer.Typer) -> None:
     """Put the command at the top level."""
     app.command()(status)
@@ -65,9 +68,9 @@ def _words(found: Any) -> str:
 
 
 def _control(control: Any) -> str:
-    if not control["hold"] and not control["killed"]:
+    what = next((word for name, word in CONTROLS.items() if control[name]), None)
+    if what is None:
         return ""
-    what = "KILLED" if control["killed"] else "HELD"
     return f"; {what} by {control['actor']} since {when(control['since_us'])}: {control['reason']}"
 
 

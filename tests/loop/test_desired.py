@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from controller.desired import Desired, OnKill, desired
+from controller.desired import Desired, desired
 from controller.reconciler import differs, plan_patch
 from controller.store.port import Control
 from controller.trial import blocks
@@ -16,7 +16,7 @@ from engine.knobs import embedded_knobs
 from policies.overrides import Override
 from policies.policy import Origin, Policy
 from policies.runtime_config import Fallback, ObservedSetting, RuntimeConfig, TrialStamp
-from policies.settings import Effective, Setting
+from policies.settings import Effective, OnKill, Setting
 
 BASELINE = {"active_cap": Setting(value=8)}
 FREE = Control(target="chat")
