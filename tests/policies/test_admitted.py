@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from policies.proposal import Proposal
 from policies.settings import Setting
 from tests.policies.proposals import CAP, LADDER, NOW_US, PERSON, PLANT, RULE, SECOND_US, law, wish
 
-KNOBS = ("active_cap", "other_cap")
+KNOBS = ("active_cap", "active_cap", "other_cap", "third_cap")
 SPECS = {name: msgspec.structs.replace(CAP, name=name) for name in KNOBS}
 OPEN = {
     "proposed",
@@ -34,8 +35,11 @@ OPEN = {
 }
 LEARNER = Origin(kind="learner", name="bandit")
 
-values = st.sampled_from((0, 1, 2, 4, 8, 12, 16, 32, 64, 65))
-placed = st.one_of(values.map(lambda v: Setting(value=v)), values.map(law))
+ENDED = ("reverted", "reverted", "kept", "rejected", "failed", "expired", "superseded")
+
+values = st.sampled_from((4, 16, 32, 4, 16, 32, 4, 16, 32, 2, 8, 64, 0, 12, 65))
+befores = st.sampled_from((8, 8, 8, 2, 16, 64))
+placed = st.one_of(*[values.map(lambda v: Setting(value=v))] * 4, values.map(law))
 agos_s = st.sampled_from((0, 1, 30, 59, 60, 299, 599, 600, 1200, 3599, 3600, 7200))
 
 
@@ -43,7 +47,7 @@ agos_s = st.sampled_from((0, 1, 30, 59, 60, 299, 599, 600, 1200, 3599, 3600, 720
 def proposals(draw: st.DrawFn) -> Proposal:
     return wish(
         draw(placed),
-        before=draw(st.sampled_from(LADDER)),
+        before=draw(befores),
         knob=draw(st.sampled_from(KNOBS)),
         origin=draw(st.sampled_from((RULE, PLANT, PERSON, LEARNER))),
         emergency=draw(st.integers(0, 5)) == 0,
@@ -52,14 +56,14 @@ def proposals(draw: st.DrawFn) -> Proposal:
 
 @st.composite
 def pasts(draw: st.DrawFn) -> Policy:
-    state = draw(st.sampled_from(STATES))
+    state = draw(st.sampled_from((*STATES, *ENDED * 4, *("pending",) * 8)))
     ended_s, ran_s = draw(agos_s), draw(agos_s)
     applied = draw(st.booleans())
     return Policy(
         id=f"pol_{draw(st.integers(0, 10**9)):010}",
         target="chat",
         knob=draw(st.sampled_from(KNOBS)),
-        before=Setting(value=draw(st.sampled_from(LADDER))),
+        before=Setting(value=draw(befores)),
         setting=draw(placed),
         origin=RULE,
         reason="because",
@@ -74,21 +78,32 @@ def pasts(draw: st.DrawFn) -> Policy:
     )
 
 
-limits = st.builds(
-    Limits,
-    ladder=st.sampled_from(((), LADDER)),
-    low=st.sampled_from((None, 4)),
-    high=st.sampled_from((None, 32)),
-    step=st.integers(1, 4),
-    ladder_steps=st.integers(1, 3),
-    dwell_s=st.sampled_from((0.0, 60.0)),
-    steps_per_hour=st.integers(1, 6),
-    max_per_hour=st.integers(1, 4),
-    flip_s=st.sampled_from((0.0, 300.0)),
-    max_pending=st.integers(1, 4),
-    max_kept=st.integers(1, 3),
-    max_replicas=st.integers(1, 3),
+LAX = Limits(
+    ladder=LADDER,
+    step=64,
+    ladder_steps=64,
+    dwell_s=0.0,
+    steps_per_hour=1000,
+    max_per_hour=1000,
+    flip_s=0.0,
+    cooldown_s=0.0,
+    max_pending=1000,
+    max_kept=1000,
 )
+TIGHT: tuple[dict[str, Any], ...] = (
+    {"low": 4, "high": 32},
+    {"ladder_steps": 1},
+    {"step": 1},
+    {"dwell_s": 60.0},
+    {"steps_per_hour": 3},
+    {"max_per_hour": 2},
+    {"flip_s": 600.0},
+    {"cooldown_s": 600.0},
+    {"max_pending": 2},
+    {"max_kept": 1},
+    {"max_replicas": 1},
+)
+"""One at a time: with every limit tight the first one would deny nearly everything."""
 
 
 def numbers(setting: Setting) -> list[int]:
@@ -98,6 +113,11 @@ def numbers(setting: Setting) -> list[int]:
 def rungs(a: int, b: int, ladder: Sequence[int]) -> int:
     """Ladder values from a to b, by walking."""
     return len([v for v in ladder if (a < v <= b) or (b <= v < a)])
+
+
+def longest(before: Setting, after: Setting, ladder: Sequence[int]) -> int:
+    """The farthest value from the nearest one that was there."""
+    return max(min(rungs(o, v, ladder) for o in numbers(before)) for v in numbers(after))
 
 
 def violations(p: Proposal, here: list[Policy], with_: Limits) -> list[str]:
@@ -116,11 +136,14 @@ def violations(p: Proposal, here: list[Policy], with_: Limits) -> list[str]:
         found["open"] = not any(q.state in OPEN for q in same)
         return [name for name, fine in found.items() if not fine]
     found["open"] = not any(q.state in OPEN for q in here)
-    if with_.ladder:
-        found["ladder"] = all(v in with_.ladder or v in old for v in new)
-        found["step"] = all(min(rungs(o, v, with_.ladder) for o in old) <= with_.step for v in new)
+    found["ladder"] = all(v in with_.ladder or v in old for v in new)
+    found["step"] = longest(p.before, p.setting, with_.ladder) <= with_.step
     recent = NOW_US - round(with_.cooldown_s * SECOND_US)
     refused = ("rejected", "failed", "expired", "reverted")
+    tried = [v for q in here if q.applied_us is not None for v in numbers(q.setting)] + old
+    beyond = [v for v in with_.ladder if max(tried) < v <= new[0] or new[0] <= v < min(tried)]
+    if p.origin.kind == "rule" and p.setting.value is not None:
+        found["beyond"] = len(beyond) <= with_.ladder_steps
     found["cooldown"] = not any(q.state in refused and q.updated_us > recent for q in same)
     if p.setting.value is not None and not p.emergency:
         up = p.setting.value > old[0]
@@ -133,21 +156,41 @@ def violations(p: Proposal, here: list[Policy], with_: Limits) -> list[str]:
             and (q.setting.value > (q.before.value or 0)) == up
             for q in here
         )
+    since = NOW_US - 3600 * SECOND_US
+    hour = [q for q in here if q.applied_us is not None and q.applied_us > since]
+    moved = sum(longest(q.before, q.setting, with_.ladder) for q in hour)
+    found["hour"] = moved + longest(p.before, p.setting, with_.ladder) <= with_.steps_per_hour
+    steady = NOW_US - round(with_.flip_s * SECOND_US)
+    standing = ("applying", "on_trial", "paused", "in_force", "kept")
+    found["flip"] = not any(
+        q.state in standing
+        and not q.emergency
+        and q.applied_us is not None
+        and q.applied_us > steady
+        and ((max(new) > max(old), min(new) < min(old)) in ((True, False), (False, True)))
+        and (
+            (max(numbers(q.setting)) > max(numbers(q.before))),
+            (min(numbers(q.setting)) < min(numbers(q.before))),
+        )
+        == (min(new) < min(old), max(new) > max(old))
+        for q in here
+    )
     rested = NOW_US - round(with_.dwell_s * SECOND_US)
     found["dwell"] = not any(q.applied_us is not None and q.applied_us > rested for q in here)
     return [name for name, fine in found.items() if not fine]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize("tight", TIGHT, ids=lambda tight: next(iter(tight)))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    proposed=st.lists(proposals(), min_size=1, max_size=4),
-    past=st.lists(pasts(), max_size=6),
-    with_=limits,
+    proposed=st.lists(proposals(), min_size=1, max_size=3),
+    past=st.lists(pasts(), max_size=4),
     replicas=st.integers(1, 4),
 )
 def test_nothing_admitted_violates_a_guardrail(
-    proposed: list[Proposal], past: list[Policy], with_: Limits, replicas: int
+    tight: dict[str, Any], proposed: list[Proposal], past: list[Policy], replicas: int
 ) -> None:
+    with_ = msgspec.structs.replace(LAX, **tight)
     admitted, denied = admit(
         proposed,
         Around(policies=tuple(past), specs=SPECS, replicas=replicas),
