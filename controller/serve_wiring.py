@@ -17,6 +17,7 @@ from controller.baselines import bring_in_baseline
 from controller.bootstrap import bus_readers, features_of, privacy_key, store_address
 from controller.bus_view import BusView
 from controller.command_post import HttpCommands
+from controller.config.recorded import record
 from controller.erasing import Erasures
 from controller.expecting import ExpectingStore
 from controller.feedback import FeedbackOperations
@@ -79,6 +80,7 @@ def _serve(
 ) -> None:
     declared = {name: _declared(settings, name) for name in settings.targets}
     with store.write() as tx:
+        record(tx, settings, at_us=wall_us())
         for name, target in settings.targets.items():
             bring_in_baseline(tx, name, target, now_us=wall_us())
     with (

@@ -29,8 +29,7 @@ Answer = Literal["yes", "no", "unknown"]
 
 MOST_MOVES: Final = 1000
 """Of one replica, in one answer; ``complete`` says whether there were more."""
-MOST_ACTS: Final = 500
-ACTS: Final = ("policy.", "override.", "control.", "baseline.", "change.", "engine.", "mode.")
+MOST_ACTS: Final = 200
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -158,16 +157,10 @@ def settings_diff(
 
 def acts_between(tx: Tx, target: str, from_us: int, to_us: int) -> tuple[AuditLine, ...]:
     """What was decided about a target in [from, to], newest first."""
-    found = [
-        line
-        for family in ACTS
-        for line in tx.audit_lines(
-            AuditQuery(
-                target=target, action=family, from_us=from_us, to_us=to_us + 1, limit=MOST_ACTS
-            )
-        )
-    ]
-    return tuple(sorted(found, key=lambda line: line.index, reverse=True)[:MOST_ACTS])
+    query = AuditQuery(
+        target=target, but="settings.", from_us=from_us, to_us=to_us + 1, limit=MOST_ACTS
+    )
+    return tuple(tx.audit_lines(query))
 
 
 def _moves(found: list[Segment], from_us: int, makers: Makers) -> list[MoveSeen]:

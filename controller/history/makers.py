@@ -15,7 +15,7 @@ from policies.settings import split
 from signals.errors import NotFound
 
 MakerKind = Literal["policy", "override", "baseline", "boot", "other", "gone"]
-DECIDED = ("policy.approved", "policy.seconded", "policy.proposed", "override.set")
+DECIDED = ("policy.approved", "policy.proposed", "override.set")
 
 
 class Maker(Struct, frozen=True, kw_only=True):

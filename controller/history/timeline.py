@@ -22,7 +22,9 @@ from controller.store.port import AuditQuery, Tx
 from policies.in_force import Segment
 from signals.errors import Rejected
 
-AT_ONCE: Final = 200
+TIES: Final = 16
+"""More than asked for: entries of the cursor's own microsecond are read again and left out."""
+MOST: Final = 1000
 LATEST: Final = 2**62
 
 
@@ -115,6 +117,7 @@ def _family(
 ) -> list[Happening]:
     found: list[Happening] = []
     below: int | None = None
+    at_once = min(limit + TIES, MOST)
     while len(found) < limit:
         page = tx.audit_lines(
             AuditQuery(
@@ -124,7 +127,7 @@ def _family(
                 to_us=None if cursor.at_us >= LATEST else cursor.at_us + 1,
                 but=FAMILIES["settings"],
                 before=below,
-                limit=AT_ONCE,
+                limit=at_once,
             )
         )
         found += [
@@ -133,7 +136,7 @@ def _family(
             if (line.at_us, line.index) < (cursor.at_us, cursor.entry)
             and (not kinds or kind_of(line.action) in kinds)
         ]
-        if len(page) < AT_ONCE:
+        if len(page) < at_once:
             break
         below = page[-1].index
     return found[:limit]

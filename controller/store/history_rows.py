@@ -39,20 +39,21 @@ class HistoryRows(AuditRows):
         limit = bounded(wanted.limit)
         if wanted.action is None or not wanted.action.endswith(".") or wanted.subject is not None:
             return self._lines([*bounds, *_filters(wanted)], limit)
-        families = [
-            self._lines([*bounds, *_filters(wanted, action=action)], limit)
+        members = [
+            self._indexes([*bounds, *_filters(wanted, action=action)], limit)
             for action in self.audit_actions(wanted.action)
         ]
-        together = merge(*families, key=lambda line: line.index, reverse=True)
-        return list(islice(together, limit))
+        latest = list(islice(merge(*members, reverse=True), limit))
+        return self._lines([COLUMNS.leaf_index.in_(latest)], limit) if latest else []
 
     def audit_actions(self, prefix: str = "") -> list[str]:
         """Each action there is, by name; one look in the index for each."""
         found: list[str] = []
         above = COLUMNS.action >= prefix
         while True:
-            query = select(func.min(COLUMNS.action)).where(above, COLUMNS.action < prefix + LAST)
-            action = self._connection.execute(query).scalar_one()
+            query = select(COLUMNS.action).where(above, COLUMNS.action < prefix + LAST)
+            query = query.order_by(COLUMNS.action).limit(1)
+            action = self._connection.execute(query).scalar_one_or_none()
             if action is None:
                 return found
             found.append(action)
@@ -79,6 +80,11 @@ class HistoryRows(AuditRows):
         if ends:
             bounds.append(COLUMNS.leaf_index < min(ends))
         return bounds
+
+    def _indexes(self, where: Iterable[ColumnElement[bool]], limit: int) -> list[int]:
+        query = select(COLUMNS.leaf_index).where(*where)
+        query = query.order_by(COLUMNS.leaf_index.desc()).limit(limit)
+        return list(self._connection.execute(query).scalars())
 
     def _lines(self, where: Iterable[ColumnElement[bool]], limit: int) -> list[AuditLine]:
         query = select(audit_entries).where(*where)

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-from sqlalchemy import func, insert, select, tuple_, update
+from sqlalchemy import insert, select, tuple_, update
 from sqlalchemy.engine import Row
 
 from controller.store.audit_rows import AuditRows
@@ -89,7 +89,7 @@ class SegmentRows(AuditRows):
         columns, found = segments.c, []
         earlier = tuple_(columns.from_us, columns.entry) < tuple_(*before)
         for name in self.segment_replicas(target):
-            query = select(columns.body, columns.until_us, columns.entry).where(
+            query = select(columns.from_us, columns.entry, columns.seq).where(
                 columns.target == target,
                 columns.replica == name,
                 columns.from_us >= from_us,
@@ -97,9 +97,12 @@ class SegmentRows(AuditRows):
                 earlier,
             )
             query = query.order_by(columns.from_us.desc(), columns.seq.desc()).limit(bounded(limit))
-            found.append([_segment(row) for row in self._connection.execute(query)])
-        latest = merge(*found, key=lambda one: (one.from_us, one.entry or 0), reverse=True)
-        return list(islice(latest, limit))
+            found.append([tuple(row) for row in self._connection.execute(query)])
+        latest = [seq for _, _, seq in islice(merge(*found, reverse=True), limit)]
+        query = select(columns.body, columns.until_us, columns.entry)
+        query = query.where(columns.seq.in_(latest))
+        query = query.order_by(columns.from_us.desc(), columns.entry.desc())
+        return [_segment(row) for row in self._connection.execute(query)] if latest else []
 
     def _overlapping(
         self, target: str, replica: str, from_us: int | None, to_us: int | None, limit: int
@@ -131,8 +134,9 @@ class SegmentRows(AuditRows):
         columns, names = segments.c, list[str]()
         beyond = columns.replica >= ""
         while True:
-            query = select(func.min(columns.replica)).where(columns.target == target, beyond)
-            name = self._connection.execute(query).scalar_one()
+            query = select(columns.replica).where(columns.target == target, beyond)
+            query = query.order_by(columns.replica).limit(1)
+            name = self._connection.execute(query).scalar_one_or_none()
             if name is None:
                 return names
             names.append(name)
