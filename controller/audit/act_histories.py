@@ -72,7 +72,7 @@ KINDS: Final = (
         "audit_archives",
         {"first_index": "first", "last_index": "last", "sha256": "sha256"},
         "first_index",
-        lambda row: str(row["file"]),
+        lambda row: str(row.get("file", f"of entry {row['first_index']}")),
         frozenset({"audit.sealed"}),
         "audit.sealed",
     ),
