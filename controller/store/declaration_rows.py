@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from sqlalchemy import insert, or_, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import or_, select, update
 
 from controller.store.audit_rows import AuditRows
 from controller.store.rows import bounded, content, decoded, encoded
@@ -58,10 +57,8 @@ class DeclarationRows(AuditRows):
             "until_us": change.until_us,
             "body": body,
         }
-        try:
-            self._for_writing().execute(insert(declared_changes).values(row))
-        except IntegrityError as error:
-            raise Conflict(f"change {change.id} exists already", field="id") from error
+        if not self._added(declared_changes, row):
+            raise Conflict(f"change {change.id} exists already", field="id")
         self._audit_change(change, "change.declared", body, change.by, at_us)
         return change
 
@@ -114,7 +111,8 @@ class DeclarationRows(AuditRows):
             "from_us": baseline.from_us,
             "body": body,
         }
-        self._for_writing().execute(insert(baselines).values(row))
+        if not self._added(baselines, row):
+            raise Conflict(f"{baseline.target} has a version {baseline.version}", field="version")
         self._record(
             at_us=baseline.from_us,
             actor=baseline.by,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, delete, func, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import ColumnElement, delete, func, select, update
 
 from controller.store.past_port import Answered, Delivery, DeliveryState
 from controller.store.rows import Rows, bounded, decoded, encoded
@@ -16,10 +15,7 @@ class DeliveryRows(Rows):
 
     def add_delivery(self, delivery: Delivery) -> None:
         """The same id again changes nothing."""
-        connection = self._for_writing()
-        query = select(deliveries.c.id).where(deliveries.c.id == delivery.id)
-        if connection.execute(query).one_or_none() is None:
-            connection.execute(insert(deliveries).values(_row(delivery)))
+        self._added(deliveries, _row(delivery))
 
     def delivery(self, delivery_id: str) -> Delivery:
         """Raises ``NotFound``."""
@@ -98,10 +94,8 @@ class DeliveryRows(Rows):
             "request_sha256": request_sha256,
             "at_us": at_us,
         }
-        try:
-            self._for_writing().execute(insert(idempotent_answers).values(row))
-        except IntegrityError as error:
-            raise Conflict("the idempotency key is in use", field="Idempotency-Key") from error
+        if not self._added(idempotent_answers, row):
+            raise Conflict("the idempotency key is in use", field="Idempotency-Key")
 
     def finish_answer(self, principal: str, key: str, status: int, body: bytes) -> None:
         """Keep what was answered."""

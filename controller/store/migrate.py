@@ -18,7 +18,7 @@ from sqlalchemy import Connection, text
 
 import migrations
 from controller.store.address import StoreAddress, address_of
-from controller.store.connecting import translated, writing_engine
+from controller.store.connecting import reading_engine, translated, writing_engine
 from controller.store.postgres import MIGRATING, lock_key
 from controller.store.settings import StoreSettings
 from signals.errors import Rejected
@@ -78,3 +78,13 @@ def _check_known(config: Config, connection: Connection) -> None:
             value=now,
             allowed=", ".join(reversed(known)),
         )
+
+
+def revision_of(where: StoreAddress | Path | str, settings: StoreSettings | None = None) -> str:
+    """The schema's revision; empty where there is none yet. Raises ``Unavailable``."""
+    engine = reading_engine(address_of(where), settings or StoreSettings(), offline=True)
+    try:
+        with translated(), engine.begin() as connection:
+            return MigrationContext.configure(connection).get_current_revision() or ""
+    finally:
+        engine.dispose()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from sqlalchemy import insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import select, update
 
 from controller.store.audit_rows import AuditRows
 from controller.store.rows import bounded, content, decoded, encoded
@@ -48,10 +47,8 @@ class OverrideRows(AuditRows):
         if override.state != "active" or override.rev != 0:
             raise Conflict("a new override is active, at rev 0", field="state")
         row = _row(override)
-        try:
-            self._for_writing().execute(insert(overrides).values(row))
-        except IntegrityError as error:
-            raise Conflict(f"override {override.id} exists already", field="id") from error
+        if not self._added(overrides, row):
+            raise Conflict(f"override {override.id} exists already", field="id")
         self._record(
             at_us=override.created_us,
             actor=override.by,

@@ -1,7 +1,7 @@
 """A process that writes the store until it is killed. Prints what it has committed, as it does.
 
-``python -m tests.store.writer PATH endless``: policies through their whole lives, several moves a
-transaction. ``… PATH halfway``: says ``halfway`` inside a transaction and waits there.
+``python -m tests.store.writer URL endless``: policies through their whole lives, several moves a
+transaction. ``… URL halfway``: says ``halfway`` inside a transaction and waits there.
 """
 
 from __future__ import annotations
@@ -51,5 +51,5 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    opened = open_store(f"sqlite:///{sys.argv[1]}")
+    opened = open_store(sys.argv[1])
     {"endless": endless, "halfway": halfway}[sys.argv[2]](opened)
