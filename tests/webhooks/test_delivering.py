@@ -6,6 +6,7 @@ import time
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from controller.config.load import validate
 from controller.keys import wall_us
@@ -240,6 +241,21 @@ def test_a_test_reaches_its_hook_alone_and_is_on_the_record(hooked: Hooked) -> N
 
 
 def test_what_was_given_up_can_be_sent_again_with_the_same_id(hooked: Hooked) -> None:
+    _is_sent_again(hooked)
+
+
+def test_what_was_given_up_can_be_sent_again_on_postgresql(on_postgres: Hooked) -> None:
+    _is_sent_again(on_postgres)
+    with on_postgres.store.write() as tx:
+        (waiting,) = tx.deliveries(hook="ops")
+        assert tx.prune_deliveries(wall_us() + 1) == 0
+        tx.save_delivery(replace(waiting, state="delivered"))
+        assert tx.prune_deliveries(wall_us() + 1) == 1
+        assert tx.prune_decisions(wall_us()) == 0
+    assert on_postgres.deliveries("ops") == []
+
+
+def _is_sent_again(hooked: Hooked) -> None:
     receiver = hooked.receiver("ops", "mode.*")
     receiver.answer = lambda post, number: (500, {}) if number == 0 else (200, {})
     hooked.bound(attempts=1)

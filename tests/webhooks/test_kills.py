@@ -63,6 +63,14 @@ class _Tx:
 def test_a_relay_that_dies_between_any_two_steps_owes_each_entry_once(
     hooked: Hooked, seed: int
 ) -> None:
+    _owes_each_entry_once(hooked, seed)
+
+
+def test_on_postgresql_it_does_so_too(on_postgres: Hooked) -> None:
+    _owes_each_entry_once(on_postgres, 0)
+
+
+def _owes_each_entry_once(hooked: Hooked, seed: int) -> None:
     rng = random.Random(seed)
     hooked.declare("ops", "https://hooks.example.org/", "mode.*")
     hooked.bound(batch=4)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from controller.keys import wall_us
 from controller.settings import Settings
+from controller.store.address import address_of
 from controller.store.sql import SqlStore
 from controller.webhooks.running import webhooks_running
 
@@ -29,7 +30,7 @@ def main(folder: Path, url: str) -> None:
     )
     stop = threading.Event()
     with (
-        closing(SqlStore(folder / "store.db")) as store,
+        closing(SqlStore(address_of(folder / "store.db"))) as store,
         webhooks_running(settings, store, stop, clock=wall_us),
     ):
         while not stop.wait(PAUSE_S):
