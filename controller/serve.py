@@ -34,6 +34,9 @@ from signals.events import MICROS
 
 log = logging.getLogger(__name__)
 
+PATIENCE = 3
+"""Races that the loop loses in a row before it decides while it holds the store."""
+
 
 class TargetLoop:
     """Runs ``loop.step`` for one target until stopped."""
@@ -65,6 +68,7 @@ class TargetLoop:
         self._past: Mapping[str, ReplicaPast] = {}
         self._noted_past: Mapping[str, ReplicaPast] = {}
         self._loaded: tuple[tuple[int, Changes], LoopState] | None = None
+        self._lost = 0
         self._wake = threading.Event()
         self._stop = threading.Event()
         self.failed: BaseException | None = None
@@ -109,8 +113,7 @@ class TargetLoop:
         seen = self._looker.look(state.trial, now_us=now_us, mono_s=self._mono(), plant=waiting)
         replicas = self._replicas()
         seen = msgspec.structs.replace(seen, replicas=replicas, others=self._others())
-        step = loop.step(state, seen, now_us=now_us, rng=Random(self._entropy(16)))
-        self._commit(step, now_us)
+        step = self._committed(state, seen, changes, now_us)
         self._timers, self._last_reads, self._told = step.timers, step.last_reads, step.told
         self._past = step.past
         self.steps += 1
@@ -128,12 +131,15 @@ class TargetLoop:
         for act in acts:
             journal.forget(act)
 
-    def _load(self, changes: Changes, now_us: int) -> LoopState:
+    def _load(self, latch: Changes, now_us: int) -> LoopState:
         """What the store says, read again only when something was written since."""
         writes = self._store.writes
-        if self._loaded is None or self._loaded[0] != (writes, changes):
-            self._loaded = ((writes, changes), self._read(changes, now_us))
-        state = self._loaded[1]
+        if self._loaded is None or self._loaded[0] != (writes, latch):
+            self._loaded = ((writes, latch), self._read(latch, now_us))
+        return self._with_memory(self._loaded[1])
+
+    def _with_memory(self, state: LoopState) -> LoopState:
+        """The state with what only this process remembers."""
         return msgspec.structs.replace(
             state,
             timers=self._timers,
@@ -158,13 +164,7 @@ class TargetLoop:
     def _read(self, latch: Changes, now_us: int) -> LoopState:
         name = self._declared.name
         with self._store.read() as tx:
-            control, followed = tx.control(name), follows(tx, name, latch)
-            policies = remembered(tx, name)
-            trials = tx.trials(target=name, running=True, limit=1)
-            modes, baseline = tx.modes(name), tx.baseline(name)
-            overrides = tuple(tx.overrides(target=name, state="active", limit=MANY))
-            settled_us = now_us - self._declared.guardrails.settle_s * MICROS
-            changes = tuple(tx.declared_changes(target=name, from_us=settled_us, limit=MANY))
+            state, followed = self._state(tx, now_us), follows(tx, name, latch)
             if not self._last_reads:
                 self._last_reads = _stored_last_reads(tx, name)
             if not self._past:
@@ -173,66 +173,101 @@ class TargetLoop:
             with self._store.write() as tx:
                 follow_latch(tx, name, self._fleet.latch.changes(name), now_us=now_us)
             return self._read(self._fleet.latch.changes(name), now_us)
-        settings = baseline_in_force(baseline, self._declared.target)
-        self.lower = Lower(baseline=settings, policies=policies, overrides=overrides)
+        self.lower = Lower(
+            baseline=state.baseline, policies=state.policies, overrides=state.overrides
+        )
+        return state
+
+    def _state(self, tx: Tx, now_us: int) -> LoopState:
+        name = self._declared.name
+        settled_us = now_us - self._declared.guardrails.settle_s * MICROS
+        trials = tx.trials(target=name, running=True, limit=1)
         return LoopState(
             declared=self._declared,
-            policies=policies,
+            policies=remembered(tx, name),
             trial=trials[0] if trials else None,
-            control=control,
-            modes=modes,
-            baseline=settings,
-            overrides=overrides,
-            changes=changes,
+            control=tx.control(name),
+            modes=tx.modes(name),
+            baseline=baseline_in_force(tx.baseline(name), self._declared.target),
+            overrides=tuple(tx.overrides(target=name, state="active", limit=MANY)),
+            changes=tuple(tx.declared_changes(target=name, from_us=settled_us, limit=MANY)),
             last_reads=self._last_reads,
             timers=self._timers,
             ours=self._ours,
         )
 
-    def _commit(self, step: Step, now_us: int) -> None:
-        """All of it or nothing; idle steps write nothing.
+    def _step(self, state: LoopState, seen: Seen, now_us: int) -> Step:
+        return loop.step(state, seen, now_us=now_us, rng=Random(self._entropy(16)))
 
-        Raises ``Conflict`` when anything was written since the state was loaded: an operator's act
-        is never overtaken by a step that did not know of it.
+    def _committed(self, state: LoopState, seen: Seen, latch: Changes, now_us: int) -> Step:
+        """Decide, and write all of it or nothing; idle steps write nothing.
+
+        Raises ``Conflict`` when somebody changed meanwhile what was decided from: an operator's act
+        is never overtaken by a step that did not know of it. After ``PATIENCE`` lost races it is
+        decided anew while nobody else can write, so that busy operators can't starve the loop.
         """
-        every_us = self._declared.serve.read_noted_s * MICROS
-        noted = bool(step.segments) or due(step.past, self._noted_past, every_us=every_us)
-        if not noted and not _writes(step, self._last_reads):
-            return
-        name = self._declared.name
+        step = self._step(state, seen, now_us)
+        if not self._writes(step):
+            return step
         loaded = None if self._loaded is None else self._loaded[0][0]
         with self._store.write() as tx:
             if self._store.writes != loaded:
-                raise Conflict("the store moved on while the loop was deciding")
-            for policy in step.born:
-                tx.add_policy(policy)
-            for fact in step.facts:
-                tx.append_audit(
-                    at_us=now_us,
-                    actor=LOOP,
-                    action=fact.action,
-                    subject=fact.subject,
-                    target=name,
-                    details=fact.details,
-                )
-            for move in step.moves:
-                tx.move(move.policy, move.after, actor=move.actor, at_us=now_us, **move.changes)
-            if step.trial is not None:
-                tx.save_trial(step.trial)
-            for adopted in step.adopted:
-                tx.add_override(adopted)
-            for ended in step.ended:
-                tx.end_override(ended.override, cause=ended.cause, actor=LOOP, at_us=now_us)
-            for decision in step.decisions:
-                tx.add_decision(decision)
-            if step.last_reads != self._last_reads:
-                tx.set_note(f"last_reads:{name}", msgspec.json.encode(step.last_reads).decode())
-            for segment in step.segments:
-                tx.add_segment(segment, actor=LOOP, at_us=now_us)
-            if noted:
-                tx.set_note(f"past:{name}", msgspec.json.encode(step.past).decode())
-        if noted:
+                now = self._with_memory(self._state(tx, now_us))
+                if now != state or not follows(tx, self._declared.name, latch):
+                    step = self._decided_anew(state, now, seen, now_us)
+            self._write(tx, step, now_us)
+        self._lost = 0
+        if self._notes_past(step):
             self._noted_past = step.past
+        return step
+
+    def _decided_anew(self, before: LoopState, now: LoopState, seen: Seen, now_us: int) -> Step:
+        """Of the rows that were looked up for another trial nothing is known: a blind look."""
+        self._lost += 1
+        if self._lost <= PATIENCE:
+            raise Conflict("the store moved on while the loop was deciding")
+        if now.trial != before.trial:
+            seen = msgspec.structs.replace(seen, due={}, open_counts={}, blind=True)
+        return self._step(now, seen, now_us)
+
+    def _notes_past(self, step: Step) -> bool:
+        every_us = self._declared.serve.read_noted_s * MICROS
+        return bool(step.segments) or due(step.past, self._noted_past, every_us=every_us)
+
+    def _writes(self, step: Step) -> bool:
+        changed = (step.born, step.moves, step.facts, step.adopted, step.ended, step.decisions)
+        memory = step.last_reads != self._last_reads or self._notes_past(step)
+        return any(changed) or step.trial is not None or memory
+
+    def _write(self, tx: Tx, step: Step, now_us: int) -> None:
+        name = self._declared.name
+        for policy in step.born:
+            tx.add_policy(policy)
+        for fact in step.facts:
+            tx.append_audit(
+                at_us=now_us,
+                actor=LOOP,
+                action=fact.action,
+                subject=fact.subject,
+                target=name,
+                details=fact.details,
+            )
+        for move in step.moves:
+            tx.move(move.policy, move.after, actor=move.actor, at_us=now_us, **move.changes)
+        if step.trial is not None:
+            tx.save_trial(step.trial)
+        for adopted in step.adopted:
+            tx.add_override(adopted)
+        for ended in step.ended:
+            tx.end_override(ended.override, cause=ended.cause, actor=LOOP, at_us=now_us)
+        for decision in step.decisions:
+            tx.add_decision(decision)
+        if step.last_reads != self._last_reads:
+            tx.set_note(f"last_reads:{name}", msgspec.json.encode(step.last_reads).decode())
+        for segment in step.segments:
+            tx.add_segment(segment, actor=LOOP, at_us=now_us)
+        if self._notes_past(step):
+            tx.set_note(f"past:{name}", msgspec.json.encode(step.past).decode())
 
     def _act(self, step: Step, seen: Seen, latched: Latched | None, now_us: int) -> bool:
         """Bring the wish to the engine. The latch is read again right before each PATCH."""
@@ -256,8 +291,3 @@ def _stored_last_reads(tx: Tx, target: str) -> dict[str, LastRead]:
 def _stored_past(tx: Tx, target: str) -> dict[str, ReplicaPast]:
     body = tx.note(f"past:{target}")
     return {} if body is None else msgspec.json.decode(body, type=dict[str, ReplicaPast])
-
-
-def _writes(step: Step, last_reads: Mapping[str, LastRead]) -> bool:
-    changed = step.born or step.moves or step.facts or step.adopted or step.ended or step.decisions
-    return bool(changed) or step.trial is not None or step.last_reads != last_reads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from controller.latch import Latch, Latched
 from controller.store.port import Tx
+from policies.policy import Mode
 from policies.settings import Setting
 from signals.errors import Broken, Conflict, Unavailable
 from tests.loop.cases import anything
@@ -225,3 +227,44 @@ def test_a_damaged_latch_does_not_stand_between_an_operator_and_his_kill(tmp_pat
 
 def _killed(n: int) -> Latched:
     return Latched(state="killed", actor="ada", reason="stop", since_us=n)
+
+
+def test_operators_who_never_rest_can_t_starve_the_loop(tmp_path: Path) -> None:
+    world = World(tmp_path, quality=anything)
+    world.run(10)
+    look, calls = world.loop._looker.look, itertools.count()
+
+    def disturbed(*args: object, **named: object) -> object:
+        seen = look(*args, **named)  # type: ignore[arg-type]
+        mode: Mode = "observe" if next(calls) % 2 else "approve"
+        world.operations.set_mode("chat", "step_token_budget", mode, by=ADA)
+        return seen
+
+    world.loop._looker.look = disturbed  # type: ignore[method-assign, assignment]
+    policy = world.approved(Setting(value=16))
+    world.run(3)
+    assert world.races > 2
+    assert world.policy(policy.id).state == "on_trial"
+    world.operations.revert(policy.id, "done", by=ADA)
+    world.run(3)
+    assert world.policy(policy.id).state == "reverted"
+    with world.store.read() as tx:
+        assert [e for e in tx.audit(limit=10_000) if e.action == "policy.reverted"]
+
+
+def test_what_is_written_about_others_does_not_make_the_loop_decide_again(tmp_path: Path) -> None:
+    world = World(tmp_path, quality=anything)
+    world.run(10)
+    look, calls = world.loop._looker.look, itertools.count()
+
+    def disturbed(*args: object, **named: object) -> object:
+        seen = look(*args, **named)  # type: ignore[arg-type]
+        with world.store.write() as tx:
+            tx.set_note(f"another {next(calls)}", "x")
+        return seen
+
+    world.loop._looker.look = disturbed  # type: ignore[method-assign, assignment]
+    policy = world.approved(Setting(value=16))
+    world.run(1)
+    assert world.policy(policy.id).state == "on_trial"
+    assert world.races == 0
