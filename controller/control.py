@@ -34,6 +34,8 @@ from signals.errors import Conflict, NotFound, TrimtabError
 REACHED: ActKind = "control.reached"
 LATCHED: Final[tuple[LatchState, ...]] = ("held", "killed")
 """What a release ends."""
+OURS: Final[tuple[LatchState, ...]] = ("released", *LATCHED)
+"""What may be held or killed: all but what is detached."""
 
 
 class ControlReport(Struct, frozen=True, kw_only=True):
@@ -80,23 +82,23 @@ class ControlOperations:
 
     def hold(self, target: str, reason: str, *, by: Principal) -> ControlReport:
         """Nothing changes any more: laws freeze, the trial pauses, expiries are suspended."""
-        return self.hold_all([target], reason, by=by)[0]
+        return _one(self.hold_all([target], reason, by=by), target)
 
     def hold_all(
         self, targets: Sequence[str], reason: str, *, by: Principal
     ) -> list[ControlReport]:
-        """Hold several. What was killed stays where the kill left it, held."""
-        return self.carry_out(targets, self._latched("held", reason, by), by)
+        """Hold several; what was killed stays where it is. Detached ones are left out."""
+        return self.carry_out(targets, self._latched("held", reason, by), by, over=OURS)
 
     def kill(self, target: str, reason: str, *, by: Principal) -> ControlReport:
         """Stop the loop, then go to what ``on_kill`` declares; read back, unreachable listed."""
-        return self.kill_all([target], reason, by=by)[0]
+        return _one(self.kill_all([target], reason, by=by), target)
 
     def kill_all(
         self, targets: Sequence[str], reason: str, *, by: Principal
     ) -> list[ControlReport]:
-        """Kill several."""
-        return self.carry_out(targets, self._latched("killed", reason, by), by)
+        """Kill several. Detached ones are left out."""
+        return self.carry_out(targets, self._latched("killed", reason, by), by, over=OURS)
 
     def release(self, target: str, reason: str, *, by: Principal) -> ControlReport:
         """End a hold or a kill; the loop goes on from what was kept."""
@@ -247,3 +249,14 @@ class ControlOperations:
     def _latches(self, *states: LatchState) -> dict[str, Latched]:
         now = self._fleet.latch.read()
         return {target: one for target, one in now.items() if one.state in states}
+
+
+def _one(reports: list[ControlReport], target: str) -> ControlReport:
+    """The one report. Raises ``Conflict``: the target was left out."""
+    if not reports:
+        raise Conflict(
+            f"{target} is detached: nothing is sent to it until it is attached",
+            field="target",
+            value=target,
+        )
+    return reports[0]

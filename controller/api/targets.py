@@ -16,7 +16,6 @@ from controller.api.problems import documented
 from controller.exporting import ExportForm
 from controller.history.times import OR_AGO, moment
 from controller.keys import covers
-from controller.store.port import Principal
 
 router = APIRouter(prefix="/v1", tags=["targets"])
 
@@ -135,29 +134,36 @@ def export(
 
 @router.post("/hold", responses=ACT)
 def hold_all(body: OneOrAll, services: Wired, caller: Caller) -> Response:
-    """Hold one target, or every one when none is named."""
-    names = _named(body, services, caller)
-    return Answer({"items": services.operations.hold_all(names, body.reason, by=caller)})
+    """Hold one target, or every one but those detached when none is named."""
+    check_target(caller, body.target)
+    acts = services.operations
+    if body.target is not None:
+        return Answer({"items": [acts.hold(body.target, body.reason, by=caller)]})
+    return Answer({"items": acts.hold_all(_all(services), body.reason, by=caller)})
 
 
 @router.post("/release", responses=ACT)
 def release_all(body: OneOrAll, services: Wired, caller: Caller) -> Response:
     """End the holds and kills of one target, or of every one when none is named."""
-    names = _named(body, services, caller)
-    return Answer({"items": services.operations.release_all(names, body.reason, by=caller)})
+    check_target(caller, body.target)
+    acts = services.operations
+    if body.target is not None:
+        return Answer({"items": [acts.release(body.target, body.reason, by=caller)]})
+    return Answer({"items": acts.release_all(_all(services), body.reason, by=caller)})
 
 
 @router.post("/kill", responses=ACT)
 def kill_all(body: OneOrAll, services: Wired, caller: Caller) -> Response:
-    """Kill one target, or every one when none is named."""
-    names = _named(body, services, caller)
-    return Answer({"items": services.operations.kill_all(names, body.reason, by=caller)})
-
-
-def _named(body: OneOrAll, services: Services, caller: Principal) -> list[str]:
-    """The targets of an act. Raises ``Denied`` unless the key covers them."""
+    """Kill one target, or every one but those detached when none is named."""
     check_target(caller, body.target)
-    return [body.target] if body.target is not None else list(services.settings.targets)
+    acts = services.operations
+    if body.target is not None:
+        return Answer({"items": [acts.kill(body.target, body.reason, by=caller)]})
+    return Answer({"items": acts.kill_all(_all(services), body.reason, by=caller)})
+
+
+def _all(services: Services) -> list[str]:
+    return list(services.settings.targets)
 
 
 @router.patch("/targets/{target}/knobs/{knob}", responses=ACT)

@@ -175,6 +175,11 @@ def test_a_detached_engine_is_left_alone_until_it_is_attached(plane: Plane) -> N
     assert plane.post("/v1/targets/chat/rollback", REASON).status == 409
     assert plane.post("/v1/overrides", body()).status == 409
     assert plane.post("/v1/targets/chat/detach", {"expiries": "let", **REASON}).status == 409
+    for verb in ("hold", "kill"):
+        assert plane.post(f"/v1/targets/chat/{verb}", REASON).status == 409
+        assert plane.post(f"/v1/{verb}", {"target": "chat", **REASON}).status == 409
+        assert plane.post(f"/v1/{verb}", REASON)["items"] == []
+    assert plane.world.cap() == 4
     assert plane.post("/v1/targets/chat/attach", REASON).status == 200
     plane.world.run(1)
     assert plane.world.cap() == 8
