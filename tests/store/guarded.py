@@ -22,7 +22,7 @@ class Raw:
 
     def run(self, statement: str) -> list[tuple[object, ...]]:
         """Its rows, if it has some."""
-        done = self._connection.execute(statement)  # type: ignore[arg-type]
+        done = self._connection.execute(statement)
         return list(done.fetchall()) if done.description else []
 
 

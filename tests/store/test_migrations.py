@@ -1,4 +1,4 @@
-"""The schema's history: equal to the tables, forward and back, with data in it, on both databases."""
+"""The schema's history on both databases: equal to the tables, and each way with data in it."""
 
 from __future__ import annotations
 
