@@ -93,7 +93,7 @@ class Plane:
         bring_in_metrics(self.services.settings, self.world.store)
         self.app = make_app(self.services)
         self.http = TestClient(fronted(self.app), raise_server_exceptions=False)
-        self.promises = Promises(self.app)
+        self.promises = Promises.of(self.app)
         self.tokens: dict[str, str] = {role: self.key(role, role) for role in ROLES}
         self.tokens["other"] = self.key("other", "operator")
 

@@ -16,6 +16,13 @@ class Promises:
         self._document: dict[str, Any] = app.openapi()
         self._checks: dict[tuple[str, str, str], Any] = {}
 
+    @classmethod
+    def of(cls, app: FastAPI) -> Promises:
+        """Those of the first app: all are made of the same routes, and this takes a while."""
+        if not _KNOWN:
+            _KNOWN.append(cls(app))
+        return _KNOWN[0]
+
     def check(self, method: str, path: str, answer: Any) -> None:
         """Fail where a known route answers otherwise than it is described."""
         template = self._template(method, path.partition("?")[0])
@@ -52,3 +59,6 @@ class Promises:
             components = {"components": self._document["components"]}
             self._checks[place] = jsonschema_rs.Draft202012Validator({**schema, **components})
         return self._checks[place]
+
+
+_KNOWN: list[Promises] = []

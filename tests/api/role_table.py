@@ -54,7 +54,7 @@ TABLE: Final[dict[str, str]] = {
     "POST /v1/keys/{key_id}/rotate": "-----A ti",
     "POST /v1/kill": "--o--A ti",
     "GET /v1/metric-definitions": "v-oauA --",
-    "DELETE /v1/metric-definitions/{name}": "--o--A ti",
+    "DELETE /v1/metric-definitions/{name}": "--o--A -i",
     "GET /v1/metric-definitions/{name}": "v-oauA --",
     "PUT /v1/metric-definitions/{name}": "--o--A ti",
     "GET /v1/orphans": "v-oauA t-",

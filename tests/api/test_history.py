@@ -334,6 +334,8 @@ def test_history_is_exported_whole_and_opens_no_formula(told: Story) -> None:
 def exported(told: Story, path: str, form: str, *, who: str = "viewer") -> str:
     bearer = {"Authorization": f"Bearer {told.plane.tokens[who]}", "Accept": form}
     answer = told.plane.http.get(path, headers=bearer)
+    described = told.plane.app.openapi()["paths"][path.partition("?")[0]]["get"]["responses"]
+    assert form in described["200"]["content"]
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith(form)
     return answer.text
@@ -352,6 +354,19 @@ def test_the_control_report_names_each_exception(told: Story) -> None:
     assert "active_cap = 5" in stranger["words"]
     assert {one["who"] for one in found["keys_idle"]} >= {"approver"}
     assert told.plane.get("/v1/reports/control").status == 403
+
+
+def test_a_key_of_some_intents_sees_the_timeline_and_not_the_audit_of_all(told: Story) -> None:
+    live = told.plane.key("live", "viewer", intents=("live",))
+    assert told.plane.call(live, "GET", "/v1/history?target=chat").status == 403
+    assert told.plane.call(live, "GET", "/v1/targets/chat/timeline").status == 200
+
+
+def test_a_key_of_one_target_names_it(told: Story) -> None:
+    mine = told.plane.key("mine", "auditor", targets=("chat",))
+    assert told.plane.call(mine, "GET", "/v1/history").status == 403
+    assert told.plane.call(mine, "GET", "/v1/history?target=chat").status == 200
+    assert told.plane.call(mine, "GET", "/v1/reports/control?target=chat").status == 200
 
 
 def test_solo_approvals_overdue_reviews_and_denials_are_reported(tmp_path: Path) -> None:
