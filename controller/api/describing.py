@@ -117,7 +117,8 @@ def _describe_success(route: Route, response: dict[str, Any], schema: Any) -> No
     elif one is Text:
         response["content"] = {"text/plain": {"schema": {"type": "string"}}}
     else:
-        response["content"] = {"application/json": {"schema": schema}}
+        forms = {kind: {"schema": {"type": "string"}} for kind in response.get("content", {})}
+        response["content"] = {**forms, "application/json": {"schema": schema}}
 
 
 def _codes(route: Route, *, has_input: bool) -> set[int]:
