@@ -245,7 +245,11 @@ class World:
 
 
 def declared(
-    *, mode: str | None = None, rules: list[dict[str, object]] | None = None, **trial: Any
+    *,
+    mode: str | None = None,
+    rules: list[dict[str, object]] | None = None,
+    guardrails: GuardrailSettings | None = None,
+    **trial: Any,
 ) -> Declared:
     """A target like the README's, with short blocks."""
     target = TargetSettings.model_validate(
@@ -273,6 +277,6 @@ def declared(
             metrics=[],
         ),
         trial=TrialSettings(**{**short, **trial}),
-        guardrails=GuardrailSettings(),
+        guardrails=guardrails or GuardrailSettings(),
         serve=ServeSettings(foreign_s=60),
     )
