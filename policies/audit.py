@@ -7,16 +7,14 @@ strings made once), stored, and hashed as stored; nothing is ever re-serialised 
 from __future__ import annotations
 
 import hashlib
-import json
+from json.encoder import encode_basestring as _quoted
 from typing import Any, Final
 
 import msgspec
 import rfc8785
 from msgspec import Struct
 
-_WRITER: Final = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
-)
+_WRITER: Final = msgspec.json.Encoder(order="sorted")
 
 
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,21 +54,21 @@ def entry_bytes(
     Members are in the order of their names, as RFC 8785 has them.
     """
     return (
-        f'{{"action":{canonical_text(action)},"actor":{canonical_text(actor)},"at_us":{at_us},'
-        f'"details":{details},"index":{index},"subject":{canonical_text(subject)},'
-        f'"target":{canonical_text(target)}}}'
+        f'{{"action":{_quoted(action)},"actor":{_quoted(actor)},"at_us":{at_us},'
+        f'"details":{details},"index":{index},"subject":{_quoted(subject)},'
+        f'"target":{_quoted(target)}}}'
     ).encode()
 
 
 def canonical_text(value: Any) -> str:
     """RFC 8785 JSON of what ``plain`` makes of a value.
 
-    Python's own writer agrees with the RFC on all that ``plain`` leaves, but for the order of
-    members whose names go beyond the basic plane: what is not ASCII is written the long way.
+    msgspec agrees with the RFC on all that ``plain`` leaves, but for the order of members whose
+    names go beyond the basic plane: what is not ASCII is written the long way.
     """
     made = plain(value)
-    text = _WRITER.encode(made)
-    return text if text.isascii() else rfc8785.dumps(made).decode()
+    written = _WRITER.encode(made)
+    return (written if written.isascii() else rfc8785.dumps(made)).decode()
 
 
 def leaf_hash(stored: bytes) -> bytes:
