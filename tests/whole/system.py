@@ -75,9 +75,9 @@ class System:
         body = {"name": name, "role": "operator", "targets": ["*"]}
         return self.client(self.admin.post("/v1/keys", json=body).raise_for_status().json()["key"])
 
-    def propose(self, cap: int) -> str:
+    def propose(self, cap: int, reason: str = "a test") -> str:
         """A cap proposed by ada and approved by bob; the policy's id."""
-        body: dict[str, Any] = {"target": TARGET, "knob": "active_cap", "reason": "a test"}
+        body: dict[str, Any] = {"target": TARGET, "knob": "active_cap", "reason": reason}
         body["setting"] = {"value": cap}
         made = self.ada.post("/v1/policies", json=body).raise_for_status().json()
         shown = {"shown_digest": made["shown_digest"]}
