@@ -8,7 +8,8 @@ import os
 import shutil
 import sys
 import tempfile
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.pipeline import tidy_when_told_to_end
@@ -16,6 +17,7 @@ from benchmarks.races.plan import DATABASES, OPERATORS, Plan, plan
 from benchmarks.races.summing import SOURCES, summary
 from benchmarks.races.world import Outcome, live_through
 from benchmarks.rounds import Progress, code_digest
+from tests.postgres import running_postgres
 
 PROGRESS = Path(".trimtab/campaign/races.jsonl")
 KILLS = 300
@@ -79,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         outcome = done.get((wanted, given.per_round))
         if outcome is None:
-            with _database(wanted) as url:
+            with database(wanted) as url:
                 outcome = one_round(wanted, url, given)
             progress.add(outcome, given.per_round)
         outcomes.append(outcome)
@@ -91,9 +93,14 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if any(outcome.faults for outcome in outcomes) else 0
 
 
-def _database(wanted: Plan) -> AbstractContextManager[str | None]:
-    """An empty database for one round; SQLite's is a file of the round."""
-    return nullcontext(None)
+@contextmanager
+def database(wanted: Plan) -> Iterator[str | None]:
+    """An empty database for one round; None: a file of the round's own."""
+    if wanted.database == "sqlite":
+        yield None
+        return
+    with running_postgres() as server:
+        yield server.empty().url
 
 
 def _more(outcomes: list[Outcome], given: argparse.Namespace) -> bool:

@@ -25,7 +25,7 @@ def compare(acts: Sequence[Act], entries: Sequence[Entry], people: Iterable[str]
     """Every disagreement, in words; none is what is wanted. ``people``: ids of the operators."""
     found = Faults()
     told = _told(acts)
-    written = _written(entries, frozenset(people))
+    written = _written(acts, entries, frozenset(people))
     for key in sorted({*told, *written}):
         _one(found, key, told.get(key, Counter()), written.get(key, []))
     _revisions(found, acts, entries)
@@ -58,31 +58,33 @@ def _told(acts: Iterable[Act]) -> dict[Key, Counter[str]]:
     return dict(told)
 
 
-def _written(entries: Iterable[Entry], people: frozenset[str]) -> dict[Key, list[Entry]]:
+def _written(
+    acts: Iterable[Act], entries: Sequence[Entry], people: frozenset[str]
+) -> dict[Key, list[Entry]]:
     """The entries in an operator's name, by the act that they are of.
 
-    A release resumes what it paused, in the name of the person who releases: no act of its own.
+    What follows from another act is no act of its own: a hold pauses what is on trial, a release
+    lets it go on, a rollback ends overrides, a pin replaces the one before it.
     """
     written: defaultdict[Key, list[Entry]] = defaultdict(list)
-    entries = list(entries)
+    kinds = {act.mark: act.kind for act in acts}
     of_control = {(e.actor, e.at_us) for e in entries if e.action.startswith("control.")}
     for entry in entries:
         kind = KINDS.get(entry.action)
         if kind is None or entry.actor not in people:
             continue
-        if kind in WORDLESS and (entry.actor, entry.at_us) in of_control:
+        if kind in WORDLESS:
+            if (entry.actor, entry.at_us) not in of_control:
+                written[Key(entry.actor, kind, entry.subject)].append(entry)
             continue
-        by: str | None = entry.subject
-        if kind not in WORDLESS:
-            by = _mark(entry)
-        if by is not None:
-            written[Key(entry.actor, kind, by)].append(entry)
+        mark = _mark(entry)
+        if mark is not None and kinds.get(mark, kind) == kind:
+            written[Key(entry.actor, kind, mark)].append(entry)
     return dict(written)
 
 
 def _mark(entry: Entry) -> str | None:
-    """The mark in an entry's words. None where it is not an act of its own but follows from one:
-    a hold pauses what is on trial, in the name of the person who holds."""
+    """The mark in an entry's words; None where it has none, so follows from another act."""
     found = MARK.search(msgspec.json.encode(entry.details).decode())
     return None if found is None else found.group()
 

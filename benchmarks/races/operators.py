@@ -8,14 +8,20 @@ from random import Random
 from typing import Any, Final
 
 import httpx
+import msgspec
 from msgspec import Struct
 
 from benchmarks.races.acts import View, Wish, wish
-from benchmarks.races.books import Act, Books, Outcome
+from benchmarks.races.books import Act, Books, Kind, Outcome
 
 THINKS_S: Final = (0.0, 0.06)
 AWAY_S: Final = 0.15
-"""With nobody to talk to he waits so long before he tries something else."""
+"""With nobody to talk to he waits so long before he tries something else, or the same again."""
+TRIES: Final = 30
+STOPS: Final[tuple[Kind, ...]] = ("hold", "kill")
+"""Not tried again: they do not wait for their Idempotency-Key to be stored, and say so."""
+UNDER_WAY: Final = "still running"
+NOT_KNOWN: Final = "its outcome is not known"
 
 
 class Person(Struct, frozen=True, kw_only=True):
@@ -26,7 +32,10 @@ class Person(Struct, frozen=True, kw_only=True):
 
 
 class Operator(threading.Thread):
-    """One of them. Everything he does is in the books."""
+    """One of them. Everything he does is in the books.
+
+    Every second act carries an Idempotency-Key, and is tried again until it is answered.
+    """
 
     def __init__(
         self, number: int, person: Person, look: Callable[[], View], books: Books, rng: Random
@@ -48,7 +57,7 @@ class Operator(threading.Thread):
                 wanted = wish(self._look(), f"race-{self._number}-{acts}.", self._rng)
                 if wanted is None:
                     continue
-                act = attempt(self._person, wanted)
+                act = self._done(wanted, again=acts % 2 == 0 and wanted.kind not in STOPS)
                 self._books.note(act)
                 if act.outcome in ("unsent", "unknown"):
                     self._ended.wait(AWAY_S)
@@ -60,9 +69,23 @@ class Operator(threading.Thread):
         """No further act."""
         self._ended.set()
 
+    def _done(self, wanted: Wish, *, again: bool) -> Act:
+        if not again:
+            return attempt(self._person, wanted)
+        pause, tries = threading.Event(), 0
+        while True:
+            tries += 1
+            act = msgspec.structs.replace(attempt(self._person, wanted, once=True), tries=tries)
+            final = act.outcome in ("accepted", "refused") or NOT_KNOWN in act.detail
+            if final or (act.outcome == "unsent" and tries == 1):
+                return act
+            if tries == TRIES:
+                return msgspec.structs.replace(act, outcome="unknown")
+            pause.wait(AWAY_S)
 
-def attempt(person: Person, wanted: Wish) -> Act:
-    """Do it once, and write down what came of it."""
+
+def attempt(person: Person, wanted: Wish, *, once: bool = False) -> Act:
+    """Do it, and write down what came of it. ``once``: with the mark as its Idempotency-Key."""
 
     def act(outcome: Outcome, **told: Any) -> Act:
         return Act(
@@ -75,19 +98,32 @@ def attempt(person: Person, wanted: Wish) -> Act:
         )
 
     try:
-        answer = person.http.post(wanted.path, json=wanted.body)
+        answer = person.http.request(
+            wanted.method,
+            wanted.path,
+            json=wanted.body,
+            headers={"Idempotency-Key": wanted.mark} if once else None,
+        )
     except httpx.ConnectError as error:
         return act("unsent", detail=repr(error))
     except httpx.HTTPError as error:
         return act("unknown", detail=repr(error))
-    status = answer.status_code
+    status, text = answer.status_code, answer.text[:300]
     if not answer.is_success:
-        outcome: Outcome = "unknown" if status >= 500 else "refused"
-        return act(outcome, status=status, detail=answer.text[:300])
+        unsure = status >= 500 or (once and (UNDER_WAY in text or NOT_KNOWN in text))
+        return act("unknown" if unsure else "refused", status=status, detail=text)
     told = answer.json()
     return act(
-        "accepted" if told.get("recorded", True) else "unknown",
+        _outcome(wanted, told),
         status=status,
         made=told.get("id"),
         rev=told.get("rev"),
+        replayed=answer.headers.get("Idempotent-Replayed") == "true",
     )
+
+
+def _outcome(wanted: Wish, told: dict[str, Any]) -> Outcome:
+    """What a success means."""
+    if wanted.kind == "baseline" and told["reason"] != wanted.mark:
+        return "refused"  # It is in force already; nothing was declared.
+    return "accepted" if told.get("recorded", True) else "unknown"

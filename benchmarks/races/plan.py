@@ -1,7 +1,8 @@
 """What happens in one round: decided by its seed alone. Pure.
 
-``serve`` is killed again and again: seven times in ten a random moment after it was ready, else a
-random moment after it was started, so that it dies while it starts and recovers, too.
+``serve`` is killed again and again: seven times in ten a random moment after it has answered a
+random number of acts, whatever the machine is busy with; else a random moment after it was started,
+so that it dies while it starts and recovers, too.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from msgspec import Struct
 Database = Literal["sqlite", "postgres"]
 DATABASES: Final[tuple[Database, ...]] = get_args(Database)
 READY: Final = 0.7
-APART_S: Final = (0.05, 0.9)
+ACTS: Final = (1, 50)
+AFTER_S: Final = (0.0, 0.05)
 STARTING_S: Final = (0.02, 0.5)
 OPERATORS: Final = 50
 
 
 class Kill(Struct, frozen=True, kw_only=True):
-    """One ``kill -9``, so long after ``serve`` was ready, or (``ready`` False) was started."""
+    """One ``kill -9``: so long after so many answers; of ``acts`` None, after the start."""
 
-    ready: bool
+    acts: int | None
     after_s: float
 
 
@@ -54,5 +56,6 @@ def plan(
 
 
 def _kill(rng: Random) -> Kill:
-    ready = rng.random() < READY
-    return Kill(ready=ready, after_s=rng.uniform(*(APART_S if ready else STARTING_S)))
+    if rng.random() < READY:
+        return Kill(acts=rng.randint(*ACTS), after_s=rng.uniform(*AFTER_S))
+    return Kill(acts=None, after_s=rng.uniform(*STARTING_S))

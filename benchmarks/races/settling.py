@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import httpx
 
-from benchmarks.races.acts import Shown, Wish, about, proposal
+from benchmarks.races.acts import Shown, Wish, about, baseline, end, on_target, proposal, unset
 from benchmarks.races.books import Act, Books, Kind
 from benchmarks.races.operators import Person, attempt
 from policies.lifecycle import FINAL
@@ -44,22 +44,32 @@ class Settling:
     def settle(self) -> dict[str, str]:
         """End everything; the state of each policy then. Faults for what does not end."""
         deadline_s = time.monotonic() + SETTLES_S
-        while time.monotonic() < deadline_s:
-            control = self._get(f"/v1/targets/{self._target}")["control"]
-            if control["hold"] or control["killed"]:
-                self._do(self._on_target("release"))
-            left = [one for one in self.policies() if one["state"] not in FINAL]
-            for one in left:
-                if one["state"] in ENDS:
-                    self._do(about(ENDS[one["state"]], one, self._mark()))
-            if not left:
-                break
+        self._do(baseline(self._target, BASELINE, self._mark()))
+        while self._end_all() and time.monotonic() < deadline_s:
             time.sleep(POLL_S)
         found = {one["id"]: str(one["state"]) for one in self.policies()}
         stuck = [f"{name} is {state}" for name, state in found.items() if state not in FINAL]
         if stuck:
             self._books.fault(f"stuck: {'; '.join(stuck)}")
         return found
+
+    def _end_all(self) -> bool:
+        """End what can be ended now; whether anything is left."""
+        control = self._get(f"/v1/targets/{self._target}")["control"]
+        latched = control["hold"] or control["killed"]
+        if latched:
+            self._do(on_target("release", self._target, self._mark()))
+        overrides = self._list("/v1/overrides", state="active")
+        for one in overrides:
+            self._do(unset(one, self._mark()))
+        changes = [one for one in self._list("/v1/changes") if one["until_us"] is None]
+        for one in changes:
+            self._do(end(one, self._mark()))
+        left = [one for one in self.policies() if one["state"] not in FINAL]
+        for one in left:
+            if one["state"] in ENDS:
+                self._do(about(ENDS[one["state"]], one, self._mark()))
+        return bool(latched or overrides or changes or left)
 
     def still_alive(self) -> None:
         """One more policy: proposed, approved, tried, taken back; the engine follows each step."""
@@ -93,15 +103,17 @@ class Settling:
 
     def policies(self) -> list[Shown]:
         """Every policy there is."""
+        return self._list("/v1/policies")
+
+    def _list(self, path: str, **query: Any) -> list[Shown]:
         found: list[Shown] = []
-        before: str | None = None
+        more: dict[str, Any] = {}
         while True:
-            query = {"target": self._target, "limit": PAGE}
-            page = self._get("/v1/policies", **query, **({"before": before} if before else {}))
+            page = self._get(path, target=self._target, limit=PAGE, **query, **more)
             found += page["items"]
-            before = page["next"]
-            if before is None:
+            if page["next"] is None:
                 return found
+            more = {"before": page["next"]}
 
     def cap(self) -> int:
         """What the engine has."""
@@ -111,11 +123,6 @@ class Settling:
 
     def _policy(self, policy_id: str) -> Shown:
         return self._get(f"/v1/policies/{policy_id}")
-
-    def _on_target(self, kind: Kind) -> Wish:
-        path, mark = f"/v1/targets/{self._target}/{kind}", self._mark()
-        body = {"reason": mark}
-        return Wish(kind=kind, subject=self._target, mark=mark, path=path, body=body)
 
     def _do(self, wanted: Wish, person: Person | None = None) -> Act:
         act = attempt(person or self._closers[0], wanted)

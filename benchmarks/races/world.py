@@ -25,17 +25,36 @@ from benchmarks.races.operators import Operator, Person
 from benchmarks.races.plan import Kill, Plan
 from benchmarks.races.settling import Settling
 from controller import keys
+from controller.bootstrap import store_address
 from controller.keys import KeyRequest
 from controller.latch import Latch
 from controller.store.port import Role
-from controller.store.sql import open_store
+from controller.store.sql import SqlStore, open_store
 from policies.audit import Entry
 from signals.features.store import FeatureStore
 
 TARGET: Final = "chat"
 READY_S: Final = 10.0
 ENDS_S: Final = 20.0
+ANSWERS_S: Final = 3.0
+"""A kill waits no longer for the acts before it."""
+CLOSERS: Final = 2
 POLL_S: Final = 0.01
+FREE: Final = {
+    "step": 64,
+    "ladder_steps": 16,
+    "dwell_s": 0,
+    "flip_s": 0,
+    "cooldown_s": 0,
+    "cooldown_max_s": 0,
+    "steps_per_hour": 10_000,
+    "max_per_hour": 1000,
+    "settle_s": 0,
+}
+"""Guardrails that let people race: what they deny by time would leave nothing to race for."""
+
+ROLES: Final[tuple[Role, ...]] = (*("operator",) * 7, "approver", "admin", "viewer")
+"""In turns."""
 PAGE: Final = 1000
 
 
@@ -69,11 +88,11 @@ class World:
         self._nursery = opened.enter_context(Nursery(folder / "trimtab.yaml", self._log))
         self.url = f"http://127.0.0.1:{port}"
         self.people = self._people(opened)
-        self.closers = self.people[:2]
+        self.closers = self.people[:CLOSERS]
         self.board = Board(self.people[0].http, TARGET, self.books)
         self.operators = [
             Operator(n, person, self.board.view, self.books, Random(f"{plan.seed} {n}"))
-            for n, person in enumerate(self.people[2:])
+            for n, person in enumerate(self.people[CLOSERS:])
         ]
         self.pid = self._nursery.start()
         self.slowest_ready_s = 0.0
@@ -86,8 +105,10 @@ class World:
 
     def kill(self, kill: Kill) -> None:
         """One kill; ``serve`` is started again at once, as its supervisor would."""
-        if kill.ready:
+        if kill.acts is not None:
             self.wait_ready()
+            wanted = self.books.answered + kill.acts
+            until(lambda: self.books.answered >= wanted, ANSWERS_S)
         time.sleep(kill.after_s)
         if self._nursery.ended(self.pid):
             self.books.fault(f"serve ended by itself:\n{self.tail()}")
@@ -120,7 +141,7 @@ class World:
 
     def entries(self) -> list[Entry]:
         """The whole audit, read from the store itself; opening it shows that no lock is left."""
-        store = open_store(self._pipeline.layout.store_url, self._pipeline.settings.store)
+        store = self._store()
         found: list[Entry] = []
         try:
             with store.write() as tx:
@@ -131,6 +152,10 @@ class World:
         finally:
             store.close()
         return found
+
+    def _store(self) -> SqlStore:
+        settings = self._pipeline.settings
+        return open_store(store_address(settings), settings.store)
 
     def latched(self) -> bool:
         """Whether the latch stands."""
@@ -143,11 +168,11 @@ class World:
 
     def _people(self, opened: ExitStack) -> list[Person]:
         """Two who settle things in the end, and the operators."""
-        store = open_store(self._pipeline.layout.store_url, self._pipeline.settings.store)
+        store = self._store()
         found = []
         with store.write() as tx:
-            for n in range(self._plan.operators + 2):
-                role: Role = "admin" if n < 2 else "operator"
+            for n in range(self._plan.operators + CLOSERS):
+                role = "admin" if n < CLOSERS else ROLES[n % len(ROLES)]
                 principal, token = keys.create(
                     tx,
                     KeyRequest(name=f"person-{n}", role=role),
@@ -187,7 +212,7 @@ def _ready(http: httpx.Client) -> bool:
 
 @contextmanager
 def _engine(port: int, key: str) -> Iterator[None]:
-    words = ["--port", str(port), "--key", key, "--target", TARGET]
+    words = [f"--port={port}", f"--key={key}", f"--target={TARGET}"]
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.races.engine", *words],
         cwd=ROOT,
@@ -212,13 +237,13 @@ def _shape(port: int, engine_port: int, url: str | None) -> Shape:
             TARGET: {
                 "engine": {"control_urls": [f"http://127.0.0.1:{engine_port}"]},
                 "maximize": "batch.tokens_per_s",
-                "baseline": {"active_cap": 8},
                 "intents": {
                     "live": {"class": "interactive", "slo": {"ttft_ms": 50, "tpot_ms": 1}},
                     "batch": {"class": "batch", "slo": {"e2e_ms": 100}},
                 },
             }
         },
+        "guardrails": FREE,
         "serve": {"port": port, "tick_ms": 20, "reconcile_ms": 100},
         "trial": {
             "block_s": 1.0,

@@ -15,6 +15,7 @@ from benchmarks.races.summing import summary
 from benchmarks.races.world import Outcome as Round
 from benchmarks.races.world import live_through
 from policies.audit import Entry
+from tests.postgres import Postgres
 
 SEED, KILLS = 5, 10
 
@@ -22,12 +23,19 @@ SEED, KILLS = 5, 10
 def check(outcome: Round) -> None:
     assert outcome.faults == (), f"seed {outcome.plan.seed}: {outcome.faults}"
     assert outcome.kills == KILLS
-    assert outcome.acts["accepted"] > 20, "there were operators"
+    assert outcome.acts["accepted"] > 20, "they acted"
     assert outcome.acts["refused"] > 20, "they raced"
 
 
 def test_ten_kills_among_fifty_operators_on_sqlite_leave_one_outcome_each(tmp_path: Path) -> None:
     check(live_through(tmp_path, plan(SEED, kills=KILLS, database="sqlite")))
+
+
+def test_ten_kills_among_fifty_operators_on_postgresql_leave_one_outcome_each(
+    tmp_path: Path, postgres: Postgres
+) -> None:
+    wanted = plan(SEED, kills=KILLS, database="postgres")
+    check(live_through(tmp_path, wanted, url=postgres.empty().url))
 
 
 def act(outcome: Outcome, kind: Kind = "reject", **fields: Any) -> Act:
