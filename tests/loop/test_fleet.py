@@ -10,99 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.control.bare_engine import BareEngine, bare_engines
+from benchmarks.control.bare_engine import bare_engines
 from benchmarks.control.black_hole import black_hole, refusing
-from controller.baselines import bring_in_baseline
-from controller.fleet import Fleet, Replica, Watched, monotonic_s
-from controller.keys import wall_us
-from controller.latch import Latch
-from controller.looking import Looker
-from controller.operations import Operations
 from controller.override_acts import OverrideRequest
-from controller.serve import TargetLoop
-from controller.state import Declared
 from controller.store.port import Tx
-from controller.store.sql import SqlStore, open_store
-from engine.adapters.http import HttpActuator
-from engine.settings_in_force import Instant
 from policies.runtime_config import Patch, SettingChange
 from policies.settings import Setting
-from signals.errors import Conflict, Unavailable
+from signals.errors import Unavailable
 from tests.cli.running import until
-from tests.loop.plant import Rows
-from tests.loop.world import ADA, declared
-
-KEY = "k"
-DEADLINE_S = 0.8
-
-
-class Plant:
-    """Real engines without a model behind real HTTP, and the real loop over a real store."""
-
-    def __init__(
-        self, folder: Path, engines: list[tuple[BareEngine, str]], urls: list[str]
-    ) -> None:
-        self.engines = [engine for engine, _ in engines]
-        self.declared: Declared = declared()
-        self.store: SqlStore = open_store(f"sqlite:///{folder / 'store.db'}")
-        self.actuators = [HttpActuator(url, KEY, timeout_s=3.0) for url in urls]
-        replicas = [
-            Replica(url, actuator, ours="ctl.", epoch=1, mono=monotonic_s)
-            for url, actuator in zip(urls, self.actuators, strict=True)
-        ]
-        self.fleet = Fleet(
-            {"chat": replicas}, Latch(folder / "latch.json"), deadline_s=DEADLINE_S, threads=32
-        )
-        self.loop = self._loop()
-        self.operations = Operations(
-            self.store,
-            self.fleet,
-            {"chat": self.declared},
-            clock=wall_us,
-            mono=time.monotonic,
-            wake=lambda: None,
-            lower=lambda target: self.loop.lower,
-        )
-        with self.store.write() as tx:
-            bring_in_baseline(tx, "chat", self.declared.target, now_us=wall_us())
-
-    def _loop(self) -> TargetLoop:
-        rows = Rows(lambda: Instant(mono_s=time.monotonic(), wall_s=time.time()))
-        watched = Watched(self.fleet, "chat", wait_s=0.2)
-        looker = Looker(self.declared, rows, watched, lateness_s=2, rates=lambda name, of: {})
-        return TargetLoop(
-            self.declared,
-            self.store,
-            self.fleet,
-            looker,
-            ours="ctl.",
-            clock=wall_us,
-            entropy=bytes,
-        )
-
-    def tick(self) -> bool:
-        """As the loop's thread does: a lost race is looked at again."""
-        try:
-            self.loop.tick()
-        except Conflict:
-            return False
-        return True
-
-    def caps(self) -> list[int]:
-        return [engine.live.values["active_cap"] for engine in self.engines]
-
-    def run_until_all_have(self, cap: int, *, within_s: float = 5.0) -> None:
-        def there() -> bool:
-            self.tick()
-            return self.caps() == [cap] * len(self.engines)
-
-        until(there, f"every replica has {cap}, not {self.caps()}", within_s=within_s)
-
-    def close(self) -> None:
-        self.fleet.close()
-        for actuator in self.actuators:
-            actuator.close()
-        self.store.close()
+from tests.loop.wired import DEADLINE_S, KEY, Plant
+from tests.loop.world import ADA
 
 
 @pytest.fixture
@@ -110,7 +27,7 @@ def plant(tmp_path: Path) -> Iterator[Plant]:
     """Three replicas, all well."""
     with ExitStack() as stack:
         engines = stack.enter_context(bare_engines("chat", 3, KEY))
-        made = Plant(tmp_path, engines, [url for _, url in engines])
+        made = Plant(tmp_path, [url for _, url in engines], [one for one, _ in engines])
         yield stack.enter_context(closing(made))
 
 
@@ -121,7 +38,8 @@ def torn(tmp_path: Path) -> Iterator[tuple[Plant, list[str]]]:
         engines = stack.enter_context(bare_engines("chat", 5, KEY))
         gone = [stack.enter_context(black_hole()), refusing(), stack.enter_context(black_hole())]
         urls = [gone[0], *[url for _, url in engines], *gone[1:]]
-        yield stack.enter_context(closing(Plant(tmp_path, engines, urls))), gone
+        made = Plant(tmp_path, urls, [one for one, _ in engines])
+        yield stack.enter_context(closing(made)), gone
 
 
 def test_the_loop_brings_every_replica_to_the_wish_and_back(plant: Plant) -> None:
@@ -204,7 +122,7 @@ class Hanging:
 
 
 def test_a_store_that_hangs_delays_no_kill_which_goes_by_what_was_read_last(plant: Plant) -> None:
-    plant.operations.override(_pin(4), by=ADA)
+    plant.operations.override(pin(4), by=ADA)
     plant.run_until_all_have(4)
     real, hanging = plant.operations._store, Hanging()
     plant.operations._store = hanging
@@ -226,7 +144,8 @@ def test_a_store_that_hangs_delays_no_kill_which_goes_by_what_was_read_last(plan
     assert list((plant.fleet.latch.folder / "acts").glob("*.json")) == []
 
 
-def _pin(cap: int) -> OverrideRequest:
+def pin(cap: int) -> OverrideRequest:
+    """A pin of the cap for ten minutes."""
     return OverrideRequest(
         target="chat",
         kind="pin",
