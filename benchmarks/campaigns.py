@@ -1,7 +1,7 @@
 """The campaigns: nothing is lost, races have one outcome, tampering is found, the judge is right.
 
-``--only kills|races|tamper|honest|judge`` runs one, with whatever else is given on the command line
-as its options.
+``--only kills|races|tamper|honest|api|judge`` runs one, with whatever else is given on the command
+line as its options.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ CAMPAIGNS = {
     "races": "benchmarks.races",
     "tamper": "benchmarks.tampering.tamper",
     "honest": "benchmarks.tampering.honest",
+    "api": "benchmarks.api",
     "judge": "benchmarks.campaign",
 }
 
