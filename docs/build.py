@@ -5,7 +5,7 @@ rest.md         every route of the control plane, with the role it needs
 settings.md     every setting with default, unit, range and reason
 cli.md          every command with its arguments and options
 modules.md      every module with the first sentence of its docstring
-policies.md     the diagram and the table between its two markers
+policies.md     the lifecycle and the guardrails, between their markers
 ==============  =================================================================
 """
 
@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 
 from controller.config import page as settings_page
-from docs import commands, lifecycle_diagram, module_map, routes
+from docs import commands, guardrail_table, lifecycle_diagram, module_map, routes
 
 DOCS = Path(__file__).resolve().parent
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -30,7 +30,10 @@ def pages() -> dict[Path, str]:
         DOCS / "modules.md": module_map.page(),
         DOCS / "policies.md": with_blocks(
             (DOCS / "policies.md").read_text(encoding="utf-8"),
-            {"lifecycle": lifecycle_diagram.drawing()},
+            {
+                "lifecycle": lifecycle_diagram.drawing(),
+                "guardrails": guardrail_table.drawing(),
+            },
         ),
     }
 
