@@ -32,6 +32,7 @@ TOLD: Final = (
     "settings.",
     "mode.",
     "engine.",
+    "guardrail.",
     "metric.",
     "webhook.",
 )

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import random
 import string
+from pathlib import Path
 
 import pytest
 
+from controller.bootstrap import pseudonyms_of
+from controller.config.load import validate
+from controller.processes.engine_start import engine_run
 from engine.http.marks import read_marks
+from engine.run_settings import read_keys
+from engine.settings import EngineSettings
 from signals.basic_events import check_basic
 from signals.codec import encode
 from signals.definitions import StaticDefinitions
@@ -19,6 +25,7 @@ from signals.pseudonyms import Pseudonyms
 from signals.rules import Rules
 from signals.settings import IngestSettings
 from signals.wire import Posted
+from tests.engine_process import CONTROL_KEY
 from tests.signals.making import METRICS, T0_US, arrived, basic, finished, request_id, stamp
 
 NAMES = Pseudonyms(b"k" * 32)
@@ -112,3 +119,27 @@ def test_a_refused_id_is_not_repeated() -> None:
     with pytest.raises(Rejected) as refused:
         read_marks({"x-trimtab-session": "mary smith"}, {}, NAMES)
     assert "mary" not in str(refused.value.problem())
+
+
+def test_an_engine_of_this_machine_is_given_the_key_where_ids_are_hashed(tmp_path: Path) -> None:
+    target = {"maximize": "batch.tokens_per_s", "intents": {"batch": {"class": "batch"}}}
+    tree = {"state_dir": str(tmp_path), "targets": {"chat": target}}
+    assert engine_run(validate(tree)).engine.privacy_key_file is None
+    run = engine_run(validate({**tree, "privacy": {"hash_ids": True}}))
+    assert run.engine.privacy_key_file == tmp_path / "keys" / "privacy.key"
+
+
+def test_a_key_that_is_short_or_missing_stops_the_engine_and_ingest(tmp_path: Path) -> None:
+    for name, key in (("control", CONTROL_KEY), ("privacy", "short")):
+        (tmp_path / name).write_text(key)
+    settings = EngineSettings(
+        control_key_file=tmp_path / "control", privacy_key_file=tmp_path / "privacy"
+    )
+    with pytest.raises(Rejected) as refused:
+        read_keys(settings)
+    assert refused.value.field == "engine.privacy_key_file"
+    hashing = validate({"state_dir": str(tmp_path), "privacy": {"hash_ids": True}})
+    with pytest.raises(Rejected, match="holds no key"):
+        pseudonyms_of(hashing)
+    (tmp_path / "privacy").write_text("k" * 32)
+    assert read_keys(settings).pseudonyms is not None
