@@ -24,6 +24,7 @@ from controller.rules.firing import compile_rules
 from controller.rules.settings import RuleSettings
 from controller.serve import TargetLoop
 from controller.state import Declared
+from controller.store.address import StoreAddress, address_of
 from controller.store.port import Principal
 from controller.store.sql import SqlStore, open_store
 from controller.trials import Trial
@@ -52,12 +53,19 @@ class World:
     """One target: run it with ``run(seconds)``, look at it through the store."""
 
     def __init__(
-        self, folder: Path, *, quality: Quality, phase_s: float = 8.0, **trial: Any
+        self,
+        folder: Path,
+        *,
+        quality: Quality,
+        phase_s: float = 8.0,
+        store: StoreAddress | None = None,
+        **trial: Any,
     ) -> None:
         self.now_s = 0.0
         self.quality = quality
         self.phase_s = phase_s
         self.folder = folder
+        self.address = store or address_of(folder / "store.db")
         self.traffic = True
         self.races = 0
         self.faster_with_cap = True
@@ -71,7 +79,7 @@ class World:
     def start_controller(self) -> None:
         """Start ``serve`` (again): everything in memory is new, the store is what it was."""
         self.starts += 1
-        self.store: SqlStore = open_store(f"sqlite:///{self.folder / 'store.db'}")
+        self.store: SqlStore = open_store(self.address)
         latch = Latch(self.folder / "latch.json")
         replica = Replica(
             "book:", self.engine, ours="ctl.", epoch=self.starts, mono=lambda: self.now_s

@@ -1,21 +1,37 @@
-"""A few hundred steps of the machine of ``tests/races/machine.py``, the same ones every time."""
+"""A few hundred steps of the machine of ``tests/races/machine.py``, the same ones every time.
+
+``RACES_SEED=n`` takes other ones; a failure prints its steps, shrunk, as a program.
+"""
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
+import os
+
+from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.postgres import Postgres
 from tests.races.machine import Races
 
+SEED = int(os.environ.get("RACES_SEED", "1"))
 STEPS = settings(
-    derandomize=True,
     database=None,
     deadline=None,
-    max_examples=15,
+    max_examples=10,
     stateful_step_count=30,
     suppress_health_check=list(HealthCheck),
 )
 
 
 def test_operators_loop_crashes_and_dying_engines_in_any_order_on_sqlite() -> None:
-    run_state_machine_as_test(Races, settings=STEPS)
+    run_state_machine_as_test(seed(SEED)(Races), settings=STEPS)
+
+
+def test_operators_loop_crashes_and_dying_engines_in_any_order_on_postgresql(
+    postgres: Postgres,
+) -> None:
+    class OnPostgres(Races):
+        make_store = staticmethod(postgres.address)
+
+    few = settings(STEPS, max_examples=5)
+    run_state_machine_as_test(seed(SEED)(OnPostgres), settings=few)
