@@ -18,7 +18,7 @@ from controller.erasing import Erasures
 from controller.expecting import ExpectingStore
 from controller.feedback import FeedbackOperations
 from controller.inspection import Inspection
-from controller.keys import Authenticator, KeyRequest
+from controller.keys import Authenticator, KeyRequest, Tokens
 from controller.layout import Layout
 from controller.processes.first_start import bring_in_metrics
 from controller.settings import Settings
@@ -55,7 +55,7 @@ class Answered:
 class Plane:
     """The world of the loop's tests behind its control plane, with a key for each role."""
 
-    def __init__(self, folder: Path, **world: Any) -> None:
+    def __init__(self, folder: Path, *, tokens: Tokens | None = None, **world: Any) -> None:
         self.world = World(folder, quality=lambda cap, intent: 4 <= cap <= 8, **world)
         self.loop = Working()
         self.folder = folder
@@ -80,7 +80,9 @@ class Plane:
             operations=self.world.operations,
             feedback=feedback,
             erasures=Erasures(feedback, settings, Pseudonyms(b"k" * 32), clock=self.world.clock_us),
-            authenticator=Authenticator(self.world.store, cache_s=2.0),
+            authenticator=Authenticator(
+                self.world.store, cache_s=2.0, now_us=self.world.clock_us, tokens=tokens
+            ),
             loop=self.loop,
             fleet=self.world.fleet,
             audit=self._open.enter_context(

@@ -45,7 +45,7 @@ TABLE: Final[dict[str, str]] = {
     "POST /v1/erasures": "-----A ti",
     "GET /v1/features": "v-oauA ti",
     "POST /v1/guardrails/evaluate": "v-oauA t-",
-    "GET /v1/history": "v-oauA t-",
+    "GET /v1/history": "v-oauA ti",
     "POST /v1/hold": "--o--A ti",
     "GET /v1/intents": "v-oauA t-",
     "GET /v1/keys": "----uA ti",
