@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.plane import Plane
+from tests.api.story import Story
 
 
 @pytest.fixture(scope="module")
@@ -25,3 +26,11 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
     made.world.run(1)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """One past for all tests of a file."""
+    story = Story(Plane(tmp_path_factory.mktemp("told")))
+    yield story
+    story.plane.close()
