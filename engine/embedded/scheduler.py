@@ -159,13 +159,17 @@ class Scheduler:
     def _decoding(self, budget: int) -> list[Sequence]:
         """Up to ``budget`` decoding sequences, each with room for its token. When not all fit the
         budget, those of a class that waited longest go first."""
-        ready = sorted(
+        kept: list[Sequence] = []
+        for sequence in sorted(
             (one for one in self.running if one.pending == 1),
             key=lambda one: (one.rank, one.served),
-        )[:budget]
-        for sequence in ready:
+        ):
+            if len(kept) == budget:
+                break
             self._make_room(sequence)
-        kept = [one for one in ready if one.lease is not None]
+            kept.append(sequence)
+            if self._preempted:  # perhaps of itself: then the next one has its place
+                kept = [one for one in kept if one.lease is not None]
         for sequence in kept:
             sequence.served = self._step
         return kept

@@ -245,3 +245,14 @@ def test_a_large_request_is_not_starved_by_small_ones() -> None:
     assert running(life)[0] == "r1"
     life.drain(limits(8))
     life.check_everybody_got_everything_once()
+
+
+def test_a_sequence_that_gives_way_to_itself_leaves_its_turn_to_the_next() -> None:
+    """Two decode in turns, one token a step; the younger needs a block when none is free."""
+    life = Life(8)
+    life.arrive(CLASSES[1], 60, 27)
+    life.arrive(CLASSES[1], 30, 27)
+    life.step(Limits(active_cap=2, step_token_budget=128, shrink="drain"))
+    life.drain(Limits(active_cap=2, step_token_budget=1, shrink="drain"))
+    assert any(one.preemptions for one in life.everybody)
+    life.check_everybody_got_everything_once()
