@@ -57,6 +57,8 @@ def test_a_setting_expires_to_the_fallback_value(control: Control) -> None:
     wait.until(lambda: control.cap()["value"] == 3, "the fallback is in force")
     cap = control.cap()
     assert (cap["policy_id"], cap["expires_in_s"]) == ("below", None)
+    last = control.get()["changes"][-1]
+    assert (last["cause"], last["after"], last["holder"]) == ("expiry", 3, "below")
 
 
 def test_a_setting_expires_to_a_fallback_law_that_then_runs(

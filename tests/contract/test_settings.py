@@ -40,6 +40,15 @@ def test_no_other_key_opens_it(engine_under_test: EngineUnderTest, key: str) -> 
     assert httpx.get(engine_under_test.settings_url).status_code == 401
 
 
+def test_the_log_says_what_each_place_has_after_a_change(control: Control) -> None:
+    ruled = control.patch({"knob": "active_cap", "law": LAW, "policy_id": "p"})
+    line = ruled["changes"][-1]
+    assert (line["holder"], line["scope"]) == ("p", "target")
+    assert line["law"] == shown(ruled, "active_cap")["law"]
+    plain = control.patch({"knob": "active_cap", "value": 2})["changes"][-1]
+    assert (plain["after"], plain["law"], plain["holder"]) == (2, None, None)
+
+
 def test_a_patch_without_the_key_changes_nothing(
     engine_under_test: EngineUnderTest, control: Control
 ) -> None:
