@@ -107,7 +107,9 @@ TIGHT: tuple[dict[str, Any], ...] = (
 
 
 def numbers(setting: Setting) -> list[int]:
-    return [setting.value] if setting.value is not None else list(setting.law.values())  # type: ignore[union-attr]
+    if setting.law is not None:
+        return list(setting.law.values())
+    return [] if setting.value is None else [setting.value]
 
 
 def rungs(a: int, b: int, ladder: Sequence[int]) -> int:
