@@ -83,9 +83,12 @@ def _tell(draft: Draft, policy: Policy, waits: Finding) -> None:
 
 
 def _start_trial(draft: Draft, policy: Policy, seen: Seen) -> None:
-    """Freeze the plan and open the first block; or fail with the reason it can't be planned."""
+    """Freeze the plan and open the first block; or fail with the reason it can't be planned.
+
+    Not in the step that ended another trial: a step writes one trial, and that one's end must be.
+    """
     spec = _spec(seen, policy.knob)
-    if spec is None or seen.plant is None:
+    if spec is None or seen.plant is None or draft.state.trial is not None:
         return
     frozen = plan(
         policy,

@@ -253,3 +253,19 @@ def test_a_foreign_change_between_the_look_and_the_patch_is_not_written_over(
     assert world.cap() == 32
     with world.store.read() as tx:
         assert [one.setting.value for one in tx.overrides(state="active") if one.setting] == [32]
+
+
+def test_an_engine_that_dies_in_a_trial_ends_it_before_the_next_one_begins(tmp_path: Path) -> None:
+    world = World(tmp_path, quality=anything)
+    world.run(10)
+    first = world.approved(Setting(value=16))
+    world.run(60, until=lambda: world.cap() == 16)
+    second = world.approved(Setting(value=4))
+    world.run(1)
+    world.engine.die()
+    world.run(2)
+    assert world.policy(first.id).state == "reverted"
+    assert world.policy(second.id).state == "on_trial"
+    with world.store.read() as tx:
+        running = [trial.plan.policy_id for trial in tx.trials(target="chat", running=True)]
+    assert running == [second.id]
