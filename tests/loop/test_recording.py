@@ -8,8 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from controller.audit.verify import verify
 from controller.fleet import Replica
 from controller.past import RESTARTED
+from controller.store.address import address_of
 from engine.settings_book import SettingsBook
 from engine.settings_in_force import EngineIdentity
 from policies.in_force import Segment
@@ -75,6 +77,7 @@ def test_each_change_of_settings_is_a_segment_with_its_entry(world: World) -> No
             assert entry.action == "settings.observed"
             stored = msgspec.convert(entry.details["segment"], type=Segment, strict=False)
             assert stored == msgspec.structs.replace(one, until_us=None, entry=None)
+    assert verify(address_of(world.folder / "store.db")).clean
 
 
 def test_what_expired_while_serve_was_away_is_recorded_at_its_own_time(world: World) -> None:
