@@ -28,6 +28,7 @@ from controller.cli import (
     settings,
     signals,
     status,
+    store,
     trials,
     way_back,
     webhooks,
@@ -98,6 +99,7 @@ app.add_typer(signals.app, name="signals")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(producers.app, name="producers")
 app.add_typer(webhooks.app, name="webhooks")
+app.add_typer(store.app, name="store")
 
 
 def main() -> None:

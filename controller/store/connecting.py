@@ -13,7 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from controller.store import postgres, sqlite
 from controller.store.address import StoreAddress
 from controller.store.settings import StoreSettings
-from signals.errors import Broken, Unavailable
+from signals.errors import Broken, Rejected, Unavailable
 
 NOT_YET: Final = frozenset({"42P01", "3F000", "42703"})
 """PostgreSQL's codes for a table, schema or column that is not there: nobody set the store up."""
@@ -38,13 +38,17 @@ def reading_engine(
     return postgres.reading_engine(address, settings, offline=offline)
 
 
+NOT_ALLOWED: Final = "42501"
+"""PostgreSQL's code for a role that lacks a right."""
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn the database's errors into ours: ``Unavailable`` if retrying may help, else ``Broken``.
 
     ``Unavailable``: locked, missing, disk full, no connection, a wait that came to its bound, a
-    deadlock that the database resolved. ``Broken``: a constraint that our own checks should have
-    kept, or a damaged file.
+    deadlock that the database resolved. ``Rejected``: the role lacks a right. ``Broken``: a
+    constraint that our own checks should have kept, or a damaged file.
     """
     try:
         yield
@@ -55,6 +59,12 @@ def translated() -> Iterator[None]:
     except DatabaseError as error:
         if error.connection_invalidated or getattr(error.orig, "sqlstate", None) in NOT_YET:
             raise Unavailable(f"the store did not answer: {_first_line(error)}") from error
+        if getattr(error.orig, "sqlstate", None) == NOT_ALLOWED:
+            raise Rejected(
+                f"the store's role may not do that: {_first_line(error)}",
+                field="store.url",
+                allowed="what `trimtab store grants` lists; `trimtab store upgrade` as the owner",
+            ) from error
         raise Broken(f"the store refused: {_first_line(error)}") from error
 
 

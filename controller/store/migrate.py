@@ -88,3 +88,10 @@ def revision_of(where: StoreAddress | Path | str, settings: StoreSettings | None
             return MigrationContext.configure(connection).get_current_revision() or ""
     finally:
         engine.dispose()
+
+
+def newest() -> str:
+    """The revision that this version brings a store to."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    return str(ScriptDirectory.from_config(config).get_current_head())
