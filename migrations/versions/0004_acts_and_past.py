@@ -134,7 +134,7 @@ def downgrade() -> None:
     """Contract: what the new tables hold is lost; refused while entries lie in an archive."""
     archived = "SELECT count(*) FROM audit_entries WHERE stored IS NULL"
     if op.get_bind().execute(sa.text(archived)).scalar_one():
-        raise Conflict("audit entries lie in archives; put their bytes back first")
+        raise Conflict("audit entries lie in archives, of which older revisions know nothing")
     for name, (table, _) in INDEXES.items():
         op.drop_index(name, table)
     with op.batch_alter_table("policies") as batch:
