@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from controller.audit.act_histories import (
@@ -31,11 +31,20 @@ class Histories:
         self._segments = SegmentHistories()
         self._modes = ModeHistories()
         self._controls = ControlHistories()
+        self._of_family: dict[str, Any] = {
+            "policy": self._policies,
+            "key": self._keys,
+            "metric": self._metrics,
+            "settings": self._segments,
+            "mode": self._modes,
+            "control": self._controls,
+            **{one.kind.family.partition(".")[0]: one for one in self._bodies},
+        }
 
-    def see(self, entry: Entry) -> Iterator[str]:
+    def see(self, entry: Entry) -> Iterable[str]:
         """Take in one entry; findings where it is no legal next step."""
-        for history in self._all():
-            yield from history.see(entry)
+        history = self._of_family.get(entry.action.partition(".")[0])
+        return () if history is None else history.see(entry)
 
     def checks(self, file: AuditFile) -> Iterator[tuple[str, Checked]]:
         """By table: each row's findings."""
