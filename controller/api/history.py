@@ -17,7 +17,7 @@ from controller.api.ports import Services
 from controller.api.problems import documented
 from controller.api.target_views import declared
 from controller.history.changes import settings_diff
-from controller.history.report import MOST, ControlReport, Scope, control_report
+from controller.history.report import ControlReport, Scope, control_report
 from controller.history.sheets import sheet
 from controller.history.telling import Acted, Kind, acted
 from controller.history.timeline import Cursor, timeline
@@ -247,7 +247,7 @@ def _cell(one: Acted, name: str) -> object:
 
 def _report_rows(report: ControlReport) -> Iterator[list[object]]:
     for rows in report.findings.values():
-        for one in rows[:MOST]:
+        for one in rows:
             until = None if one.until_us is None else rfc3339(one.until_us)
             began = rfc3339(one.at_us)
             yield [

@@ -7,17 +7,19 @@ Each finding names its audit entry, so it can be proved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, Literal, get_args
+from collections.abc import Callable, Iterator
+from typing import Final, Literal, TypeVar, get_args
 
 from msgspec import Struct
 
+from controller.keys import ANY
 from controller.store.past_port import AuditLine
 from controller.store.port import AuditQuery, Decision, Principal, Tx
 from policies.overrides import Override
 from policies.policy import Policy
 from signals.events import MICROS
 
+Row = TypeVar("Row")
 Section = Literal[
     "break_glass",
     "solo_approvals",
@@ -35,7 +37,7 @@ Section = Literal[
 SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
 
 MOST: Final = 1000
-"""Of one kind of record looked at; ``cut`` names the sections that there would be more of."""
+"""Records of one kind that are looked at; ``cut`` names the sections that there may be more of."""
 DAY_US: Final = 86_400 * MICROS
 ENDING_US: Final = DAY_US // 24
 LONG_US: Final = DAY_US
@@ -45,7 +47,10 @@ STARTS: Final = "control.released"
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One line. ``entry``: of the audit, where there is one. ``until_us`` None: still so."""
+    """One line. ``entry``: of the audit, where there is one.
+
+    ``until_us`` None: still so at the end of the report's span.
+    """
 
     section: Section
     target: str
@@ -75,27 +80,82 @@ class Scope(Struct, frozen=True, kw_only=True):
     to_us: int
     now_us: int
 
-    def lines(self, tx: Tx, action: str) -> list[AuditLine]:
-        """Entries of an action or family in the span, oldest first."""
+
+class Look:
+    """Reads for one section. ``full``: some read gave as much as it may, so there may be more."""
+
+    def __init__(self, tx: Tx, scope: Scope) -> None:
+        self.tx = tx
+        self.scope = scope
+        self.full = False
+
+    def lines(self, action: str, *, since: bool = True) -> list[AuditLine]:
+        """Entries of an action or family in the span, or (not ``since``) until its end; in order.
+
+        Of too many the newest.
+        """
         query = AuditQuery(
-            target=self.target,
+            target=self.scope.target,
             action=action,
-            from_us=self.from_us,
-            to_us=self.to_us,
+            from_us=self.scope.from_us if since else None,
+            to_us=self.scope.to_us,
             limit=MOST,
         )
-        return tx.audit_lines(query)[::-1]
+        return self._all(self.tx.audit_lines(query))[::-1]
+
+    def approved(self) -> Iterator[tuple[AuditLine, Policy]]:
+        """Policies that were approved in the span."""
+        for line in self.lines("policy.approved"):
+            yield line, self.tx.policy(line.subject)
+
+    def kept(self) -> list[Policy]:
+        """Policies that are kept now."""
+        return self._all(self.tx.policies(target=self.scope.target, states=("kept",), limit=MOST))
+
+    def active(self) -> list[Override]:
+        """Overrides that are active now."""
+        return self._all(self.tx.overrides(target=self.scope.target, state="active", limit=MOST))
+
+    def decisions(self) -> list[Decision]:
+        """Made in the span."""
+        scope = self.scope
+        return self._all(
+            self.tx.decisions(
+                target=scope.target, from_us=scope.from_us, to_us=scope.to_us, limit=MOST
+            )
+        )
+
+    def issued(self) -> Iterator[Principal]:
+        """Keys that are not revoked and cover the target."""
+        mine, every = (ANY, self.scope.target), self.tx.keys()
+        for key in every:
+            covers = self.scope.target is None or any(name in mine for name in key.targets)
+            if key.revoked_us is None and covers:
+                yield key
+
+    def idle(self, key: Principal) -> bool:
+        """Whether the audit holds nothing that a key did in the span."""
+        scope = self.scope
+        query = AuditQuery(actor=key.id, from_us=scope.from_us, to_us=scope.to_us, limit=1)
+        return not self.tx.audit_lines(query)
+
+    def _all(self, rows: list[Row]) -> list[Row]:
+        self.full = self.full or len(rows) == MOST
+        return rows
 
 
 def control_report(tx: Tx, scope: Scope) -> ControlReport:
     """One transaction's view."""
-    found = {section: sorted(FIND[section](tx, scope), key=_by_time) for section in SECTIONS}
+    looks = {section: Look(tx, scope) for section in SECTIONS}
+    found = {
+        section: tuple(sorted(FIND[section](look), key=_by_time)) for section, look in looks.items()
+    }
     return ControlReport(
         from_us=scope.from_us,
         to_us=scope.to_us,
         target=scope.target,
-        findings={section: tuple(rows[:MOST]) for section, rows in found.items()},
-        cut=tuple(section for section, rows in found.items() if len(rows) >= MOST),
+        findings=found,
+        cut=tuple(section for section, look in looks.items() if look.full),
     )
 
 
@@ -106,23 +166,23 @@ def _by_time(finding: Finding) -> tuple[int, str]:
 # -- acts, as the audit has them -----------------------------------------------------------------
 
 
-def _break_glass(tx: Tx, scope: Scope) -> Iterator[Finding]:
-    for line in scope.lines(tx, "control."):
+def _break_glass(look: Look) -> Iterator[Finding]:
+    for line in look.lines("control."):
         if line.actor.startswith("break-glass:") or line.action == "control.break_glass":
             yield _of_line("break_glass", line, line.action.partition(".")[2].replace("_", " "))
 
 
-def _foreign(tx: Tx, scope: Scope) -> Iterator[Finding]:
-    for line in scope.lines(tx, "engine.foreign_change"):
+def _foreign(look: Look) -> Iterator[Finding]:
+    for line in look.lines("engine.foreign_change"):
         setting = (line.details or {}).get("setting", "")
         yield _of_line("foreign_changes", line, f"{line.subject} = {setting}, by nobody known")
 
 
-def _unknown(tx: Tx, scope: Scope) -> Iterator[Finding]:
-    for line in scope.lines(tx, "settings.unknown"):
+def _unknown(look: Look) -> Iterator[Finding]:
+    for line in look.lines("settings.unknown"):
         segment = (line.details or {}).get("segment") or {}
         from_us = int(segment.get("from_us", line.at_us))
-        lies = tx.segment_at(line.target, line.subject, from_us)
+        lies = look.tx.segment_at(line.target, line.subject, from_us)
         yield Finding(
             section="unknown_spans",
             target=line.target,
@@ -134,14 +194,13 @@ def _unknown(tx: Tx, scope: Scope) -> Iterator[Finding]:
         )
 
 
-def _stopped(tx: Tx, scope: Scope) -> Iterator[Finding]:
+def _stopped(look: Look) -> Iterator[Finding]:
     """Spans of hold, kill and detach that reach into the report's."""
-    query = AuditQuery(target=scope.target, action="control.", to_us=scope.to_us, limit=MOST)
-    lines = [x for x in tx.audit_lines(query)[::-1] if x.action in (*STOPS, STARTS)]
+    lines = [x for x in look.lines("control.", since=False) if x.action in (*STOPS, STARTS)]
     open_: dict[str, AuditLine] = {}
     for line in lines:
         began = open_.pop(line.target, None)
-        if began is not None and line.at_us >= scope.from_us:
+        if began is not None and line.at_us >= look.scope.from_us:
             yield _span(began, until_us=line.at_us)
         if line.action in STOPS:
             open_[line.target] = line
@@ -180,28 +239,23 @@ def _of_line(section: Section, line: AuditLine, words: str) -> Finding:
 # -- approvals -----------------------------------------------------------------------------------
 
 
-def _solo(tx: Tx, scope: Scope) -> Iterator[Finding]:
-    for line, policy in _approved(tx, scope):
+def _solo(look: Look) -> Iterator[Finding]:
+    for line, policy in look.approved():
         alone = [one for one in policy.approvals if one.solo]
         if alone:
             yield _of_policy("solo_approvals", policy, line, ", ".join(one.by for one in alone))
 
 
-def _four_eyes(tx: Tx, scope: Scope) -> Iterator[Finding]:
-    for line, policy in _approved(tx, scope):
+def _four_eyes(look: Look) -> Iterator[Finding]:
+    for line, policy in look.approved():
         if policy.approvals_needed > 1:
             who = ", ".join(one.by for one in policy.approvals)
             yield _of_policy("four_eyes_approvals", policy, line, who)
 
 
-def _approved(tx: Tx, scope: Scope) -> Iterator[tuple[AuditLine, Policy]]:
-    for line in scope.lines(tx, "policy.approved"):
-        yield line, tx.policy(line.subject)
-
-
-def _overdue(tx: Tx, scope: Scope) -> Iterator[Finding]:
-    for policy in tx.policies(target=scope.target, states=("kept",), limit=MOST):
-        if policy.review_us is not None and policy.review_us < scope.now_us:
+def _overdue(look: Look) -> Iterator[Finding]:
+    for policy in look.kept():
+        if policy.review_us is not None and policy.review_us < look.scope.now_us:
             yield Finding(
                 section="overdue_reviews",
                 target=policy.target,
@@ -228,22 +282,18 @@ def _of_policy(section: Section, policy: Policy, line: AuditLine, who: str) -> F
 # -- overrides, denials, keys --------------------------------------------------------------------
 
 
-def _ending(tx: Tx, scope: Scope) -> Iterator[Finding]:
+def _ending(look: Look) -> Iterator[Finding]:
     """About to end, and those that are over and nobody has ended yet."""
-    for one in _active(tx, scope):
-        if one.expires_us <= scope.now_us + ENDING_US:
-            over = one.expires_us <= scope.now_us
+    for one in look.active():
+        if one.expires_us <= look.scope.now_us + ENDING_US:
+            over = one.expires_us <= look.scope.now_us
             yield _of_override("overrides_ending", one, "overdue" if over else "ends soon")
 
 
-def _long(tx: Tx, scope: Scope) -> Iterator[Finding]:
-    for one in _active(tx, scope):
+def _long(look: Look) -> Iterator[Finding]:
+    for one in look.active():
         if one.expires_us - one.created_us > LONG_US:
             yield _of_override("overrides_long", one, "longer than a day")
-
-
-def _active(tx: Tx, scope: Scope) -> list[Override]:
-    return tx.overrides(target=scope.target, state="active", limit=MOST)
 
 
 def _of_override(section: Section, one: Override, why: str) -> Finding:
@@ -258,10 +308,9 @@ def _of_override(section: Section, one: Override, why: str) -> Finding:
     )
 
 
-def _denied(tx: Tx, scope: Scope) -> Iterator[Finding]:
-    found = tx.decisions(target=scope.target, limit=MOST)
-    for one in found:
-        if one.denied is not None and scope.from_us <= one.at_us < scope.to_us:
+def _denied(look: Look) -> Iterator[Finding]:
+    for one in look.decisions():
+        if one.denied is not None:
             yield Finding(
                 section="denied",
                 target=one.target,
@@ -279,30 +328,22 @@ def _refused(one: Decision) -> str:
     return f"{named}: {one.chosen}: {one.denied}{f' ({figures})' if figures else ''}"
 
 
-def _expiring(tx: Tx, scope: Scope) -> Iterator[Finding]:
-    for key in _keys(tx, scope):
-        if key.expires_us is not None and key.expires_us <= scope.now_us + EXPIRING_US:
-            over = key.expires_us <= scope.now_us
+def _expiring(look: Look) -> Iterator[Finding]:
+    for key in look.issued():
+        if key.expires_us is not None and key.expires_us <= look.scope.now_us + EXPIRING_US:
+            over = key.expires_us <= look.scope.now_us
             yield _of_key("keys_expiring", key, "has expired" if over else "expires soon")
 
 
-def _idle(tx: Tx, scope: Scope) -> Iterator[Finding]:
+def _idle(look: Look) -> Iterator[Finding]:
     """Keys that may act, and did nothing in the span that the audit records."""
-    for key in _keys(tx, scope):
+    for key in look.issued():
         if key.role in ("operator", "approver", "admin"):
-            query = AuditQuery(actor=key.id, from_us=scope.from_us, to_us=scope.to_us, limit=1)
-            if not tx.audit_lines(query):
+            query = AuditQuery(
+                actor=key.id, from_us=look.scope.from_us, to_us=look.scope.to_us, limit=1
+            )
+            if not look.tx.audit_lines(query):
                 yield _of_key("keys_idle", key, "did nothing that the audit records")
-
-
-def _keys(tx: Tx, scope: Scope) -> Iterable[Principal]:
-    mine, issued = ("*", scope.target), tx.keys()
-    return (
-        key
-        for key in issued
-        if key.revoked_us is None
-        and (scope.target is None or any(name in mine for name in key.targets))
-    )
 
 
 def _of_key(section: Section, key: Principal, why: str) -> Finding:
@@ -316,7 +357,7 @@ def _of_key(section: Section, key: Principal, why: str) -> Finding:
     )
 
 
-FIND: Final[dict[Section, Any]] = {
+FIND: Final[dict[Section, Callable[[Look], Iterator[Finding]]]] = {
     "break_glass": _break_glass,
     "solo_approvals": _solo,
     "four_eyes_approvals": _four_eyes,

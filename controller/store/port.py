@@ -228,8 +228,15 @@ class Tx(
     def add_decision(self, decision: Decision) -> None:
         """Append."""
 
-    def decisions(self, *, target: str | None = None, limit: int = 100) -> list[Decision]:
-        """Newest first."""
+    def decisions(
+        self,
+        *,
+        target: str | None = None,
+        from_us: int | None = None,
+        to_us: int | None = None,
+        limit: int = 100,
+    ) -> list[Decision]:
+        """Newest first, of those made in [from_us, to_us)."""
 
     def prune_decisions(self, before_us: int, *, limit: int = 1000) -> int:
         """Forget the oldest, if they were made before; how many, at most ``limit``."""

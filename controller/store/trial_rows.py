@@ -77,11 +77,22 @@ class TrialRows(Rows):
         old = (decisions.c.seq.in_(oldest), decisions.c.at_us < before_us)
         return self._for_writing().execute(delete(decisions).where(*old)).rowcount
 
-    def decisions(self, *, target: str | None = None, limit: int = 100) -> list[Decision]:
+    def decisions(
+        self,
+        *,
+        target: str | None = None,
+        from_us: int | None = None,
+        to_us: int | None = None,
+        limit: int = 100,
+    ) -> list[Decision]:
         """Newest first."""
         query = select(decisions.c.body)
         if target is not None:
             query = query.where(decisions.c.target == target)
+        if from_us is not None:
+            query = query.where(decisions.c.at_us >= from_us)
+        if to_us is not None:
+            query = query.where(decisions.c.at_us < to_us)
         query = query.order_by(decisions.c.seq.desc()).limit(bounded(limit))
         return [decoded(body, Decision) for body in self._connection.execute(query).scalars()]
 
