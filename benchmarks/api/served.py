@@ -14,6 +14,7 @@ from schemathesis import Case
 from benchmarks.free_port import free_port
 from benchmarks.pipeline import ROOT, Pipeline, Shape
 from controller import keys
+from controller.bootstrap import store_address
 from controller.keys import KeyRequest
 from controller.store.port import ROLES
 from controller.store.sql import open_store
@@ -89,7 +90,8 @@ class Served:
             return False
 
     def _invite(self) -> dict[str, str]:
-        store = open_store(self.pipeline.layout.store_url, self.pipeline.settings.store)
+        settings = self.pipeline.settings
+        store = open_store(store_address(settings), settings.store)
         found: dict[str, str] = {}
         with store.write() as tx:
             for role in ROLES:
