@@ -206,7 +206,7 @@ def _now() -> str:
 def _joined(session: Session) -> int:
     """Of the shop's events."""
     producers = session.call("GET", "/v1/producers").json()["items"]
-    return sum(one["joined"] for one in producers if one["producer"] == "shop")
+    return sum(one.get("joined", 0) for one in producers if one["producer"] == "shop")
 
 
 def _command(session: Session, command_id: str) -> str:
