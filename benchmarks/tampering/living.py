@@ -222,14 +222,22 @@ class Life:
         self._append(tx, "mode.set", "active_cap", target, details)
 
     def _control(self, tx: Tx, rng: Random) -> None:
-        target, state = rng.choice(TARGETS), rng.choice(("held", "killed", "released"))
-        since_us = None if state == "released" else self.clock()
+        target = rng.choice(TARGETS)
+        state = rng.choice(("held", "killed", "detached", "released"))
+        since_us, stands = self.clock(), state != "released"
         tx.set_control(
             Control(
-                target=target, hold=state == "held", killed=state == "killed", since_us=since_us
+                target=target,
+                hold=state == "held",
+                killed=state == "killed",
+                detached=state == "detached",
+                actor="loop" if stands else None,
+                reason="latency" if stands else None,
+                since_us=since_us if stands else None,
             )
         )
-        self._append(tx, f"control.{state}", target, target, {"since_us": since_us})
+        details = {"since_us": since_us, "reason": "latency"}
+        self._append(tx, f"control.{state}", target, target, details)
 
     def _plain(self, tx: Tx, rng: Random) -> None:
         figures = {"ratio": rng.random(), "words": 'Grüße ☂ " \\ \n'}

@@ -213,44 +213,47 @@ class ModeHistories:
             yield f"mode of {target}.{knob}: audit entry {index} has it, the row is gone"
 
 
-CONTROL: Final = {"control.held": (True, False), "control.killed": (False, True)}
+CONTROL: Final = {
+    "control.held": "hold",
+    "control.killed": "killed",
+    "control.detached": "detached",
+}
+"""Which member of the row's body an entry sets; all others are false then."""
 
 
 class ControlHistories:
-    """Whether each target is held or killed, as was last said."""
+    """Whether each target is held, killed or detached, as was last said, by whom and why."""
 
     def __init__(self) -> None:
-        self._said: dict[str, tuple[Entry, tuple[bool, bool]]] = {}
+        self._said: dict[str, Entry] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Take in one entry."""
         if entry.action in CONTROL or entry.action == "control.released":
-            self._said[entry.target] = (entry, CONTROL.get(entry.action, (False, False)))
+            self._said[entry.target] = entry
         yield from ()
 
     def check(self, row: Row) -> Iterator[str]:
         """``row``: target, body."""
         target, body = str(row[0]), as_object(row[1])
-        found = self._said.pop(target, None)
-        state = (bool(body.get("hold")), bool(body.get("killed")))
+        entry = self._said.pop(target, None)
         name = f"control of {target}"
         if body.get("target") != target:
             yield f"{name}: its body is of {body.get('target')!r}"
-        if found is None:
-            if any(state):
-                yield f"{name}: the row says so, the audit has no entry of it"
+        said = None if entry is None else CONTROL.get(entry.action)
+        state = [member for member in CONTROL.values() if body.get(member)]
+        if state != ([] if said is None else [said]):
+            yield f"{name}: row says {' and '.join(state) or 'nothing'}, audit says {said}"
+        if entry is None or said is None:
             return
-        entry, said = found
-        if state != said:
-            yield f"{name}: row and audit entry {entry.index} ({entry.action}) differ"
-        since_us = entry.details.get("since_us", UNKNOWN)
-        if since_us is not UNKNOWN and any(said) and body.get("since_us") != since_us:
-            yield f"{name}: row says since {body.get('since_us')}, audit says {since_us}"
+        for member, meant in {"actor": entry.actor, **entry.details}.items():
+            if member in ("actor", "reason", "since_us") and body.get(member) != meant:
+                yield f"{name}: row says {member} {body.get(member)!r}, audit says {meant!r}"
 
     def gone(self) -> Iterator[str]:
-        """Targets that are held or killed and have no row. Call it last."""
-        for target, (entry, said) in self._said.items():
-            if any(said):
+        """Targets that are held, killed or detached and have no row. Call it last."""
+        for target, entry in self._said.items():
+            if entry.action in CONTROL:
                 yield f"control of {target}: audit entry {entry.index} has it, the row is gone"
 
 

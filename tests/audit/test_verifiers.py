@@ -155,7 +155,7 @@ def test_every_edited_cell_of_a_row_that_entries_speak_of_is_named(world: World)
 def other(table: str, value: object) -> object:
     """A value of the same sort, and as inconspicuous as can be."""
     if isinstance(value, int):
-        return value + 1
+        return value + 777
     if isinstance(value, bytes):
         return bytes([value[0] ^ 1]) + value[1:]
     if table == "controls" and isinstance(value, str) and value.startswith("{"):
