@@ -19,13 +19,13 @@ from controller.control import ControlOperations, ControlReport
 from controller.fleet import Fleet, Replica, monotonic_s
 from controller.following import said
 from controller.keys import wall_us
-from controller.latch import BREAK_GLASS, Latch, Latched, LatchState
+from controller.latch import Latch, Latched, LatchState
 from controller.layout import Layout
 from controller.processes.addresses import control_urls
 from controller.processes.secret_files import read_secret
 from controller.rules.firing import Rules
 from controller.settings import Settings
-from controller.state import Declared
+from controller.state import BREAK_GLASS, Declared
 from controller.store.port import Principal, Tx
 from controller.store.sql import SqlReader
 from engine.adapters.http import HttpActuator

@@ -32,9 +32,6 @@ KEPT: Final = 64
 """Changes of a target that the file keeps. The store is that far behind only when it is away for
 long; the journal of acts has all of them then."""
 
-BREAK_GLASS = "break-glass."
-"""Begins the change ids of acts past the controller when nobody can say how its own begin."""
-
 
 class Latched(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One change of a target's latch, and how it stands since.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.latch import BREAK_GLASS
 from controller.reconciler import has
-from controller.state import LOOP, Draft, LastRead, Seen
+from controller.state import BREAK_GLASS, LOOP, Draft, LastRead, Seen
 from controller.trial import blocks
 from controller.trials import Block, Trial
 from policies.overrides import Override

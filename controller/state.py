@@ -36,6 +36,10 @@ MAX_TOLD = 256
 """Denials and waits remembered, so that each is recorded once."""
 
 
+BREAK_GLASS = "break-glass."
+"""Begins the change ids of acts past the controller when nobody can say how its own begin."""
+
+
 class Declared(Struct, frozen=True, kw_only=True):
     """What files say, for one target. Changes only with a restart."""
 

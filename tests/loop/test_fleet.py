@@ -43,13 +43,13 @@ def torn(tmp_path: Path) -> Iterator[tuple[Plant, list[str]]]:
 
 
 def test_the_loop_brings_every_replica_to_the_wish_and_back(plant: Plant) -> None:
-    plant.run_until_all_have(8)
+    plant.must_all_have(8)
     _put(plant, 1, 32, change_id="ctl.as.of.another.thread")
-    plant.run_until_all_have(8)
+    plant.must_all_have(8)
 
 
 def test_a_stranger_s_change_of_any_replica_is_left_alone_and_listed(plant: Plant) -> None:
-    plant.run_until_all_have(8)
+    plant.must_all_have(8)
     _put(plant, 2, 32, change_id="by-hand")
     until(lambda: plant.tick() and _adopted(plant) == ["r2"], "it is a pin")
     for _ in range(5):
@@ -80,7 +80,7 @@ def test_a_first_replica_that_hangs_does_not_keep_the_others_waiting(
     torn: tuple[Plant, list[str]],
 ) -> None:
     plant, _ = torn
-    plant.run_until_all_have(8)
+    plant.must_all_have(8)
     began_s = time.monotonic()
     for _ in range(4):
         plant.tick()
@@ -123,7 +123,7 @@ class Hanging:
 
 def test_a_store_that_hangs_delays_no_kill_which_goes_by_what_was_read_last(plant: Plant) -> None:
     plant.operations.override(pin(4), by=ADA)
-    plant.run_until_all_have(4)
+    plant.must_all_have(4)
     real, hanging = plant.operations._store, Hanging()
     plant.operations._store = hanging
     try:

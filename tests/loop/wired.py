@@ -96,7 +96,7 @@ class Plant:
         caps = [None if one is None else one.setting("active_cap") for one in shown]
         return all(cap is not None and cap.policy_id == newest.id for cap in caps)
 
-    def run_until_all_have(self, cap: int, *, within_s: float = 5.0) -> None:
+    def must_all_have(self, cap: int, *, within_s: float = 5.0) -> None:
         def there() -> bool:
             self.tick()
             return self.caps() == [cap] * len(self.engines)
