@@ -65,7 +65,7 @@ def audit_desk(
 
 @contextmanager
 def publishing(desk: AuditDesk, stop: threading.Event) -> Iterator[None]:
-    """Publish while the ``with`` is open, and once more at its end.
+    """Publish while the ``with`` is open.
 
     Raises ``Broken`` at the end when the thread failed; ``stop`` is set then.
     """

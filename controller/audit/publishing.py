@@ -93,18 +93,27 @@ class Publisher:
         self.failed: BaseException | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Publish until stopped, soon after each entry and at least every interval."""
+        """Publish until stopped, soon after each entry and at least every interval.
+
+        And once more in the end, so that nothing is left unpublished for the next start to find;
+        a sink that does not answer anyway is not waited for.
+        """
         try:
             if self._sink.warning is not None:
                 log.warning("AUDIT: %s; set audit.sink to a place outside", self._sink.warning)
             while not stop.wait(self._settings.soon_s):
-                try:
-                    self.publish()
-                except Unavailable as error:
-                    log.warning("no audit head was published: %s", error.detail)
+                self._try()
+            if self._sink_error is None:
+                self._try()
         except BaseException as error:
             self.failed = error
             raise
+
+    def _try(self) -> None:
+        try:
+            self.publish()
+        except Unavailable as error:
+            log.warning("no audit head was published: %s", error.detail)
 
     def publish(self, *, now: bool = False) -> Head | None:
         """A head, if one is due (``now``: in any case); None where it is not, or must not be.

@@ -79,6 +79,10 @@ def test_the_thread_publishes_by_itself(world: World) -> None:
             time.sleep(0.02)
         assert status.size == 4
         assert status.alarm is None
+    with world.desk(soon_s=60) as desk:
+        with publishing(desk, threading.Event()):
+            world.append(3)
+        assert desk.publisher.status().unpublished == 0, "the end is published when it stops"
 
 
 def test_nothing_is_signed_over_a_rewritten_log_while_it_runs_or_after_a_restart(
