@@ -174,7 +174,7 @@ def act(engine: Engine, one: Act) -> None:
         engine.wait(one.seconds)
 
 
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=300, deadline=None)
 @given(acts=st.lists(ACTS, max_size=40), ring=st.sampled_from([3, 6, 12, 1024]))
 def test_at_any_time_the_settings_are_right_or_unknown(acts: list[Act], ring: int) -> None:
     engine, reader = Engine(), Reader()

@@ -17,6 +17,7 @@ from engine.settings_in_force import EngineIdentity
 from policies.in_force import Segment
 from policies.settings import Setting
 from signals.events import MICROS
+from tests.engine_settings.plant import chat_law
 from tests.loop.cases import anything
 from tests.loop.plant import Book
 from tests.loop.world import World
@@ -78,6 +79,19 @@ def test_each_change_of_settings_is_a_segment_with_its_entry(world: World) -> No
             stored = msgspec.convert(entry.details["segment"], type=Segment, strict=False)
             assert stored == msgspec.structs.replace(one, until_us=None, entry=None)
     assert verify(address_of(world.folder / "store.db")).clean
+
+
+def test_a_law_that_moves_just_before_a_patch_leaves_no_hole(world: World) -> None:
+    world.run(80)
+    world.approved(Setting(law=chat_law(default=16, present=8)))
+    world.run(120)
+    moves = [line for line in world.engine.read().changes if line.cause == "law"]
+    assert len(moves) > 5
+    found = segments(world)
+    assert None not in caps(world)
+    assert any(one.settings["active_cap"].law is not None for one in found)
+    versions = [one.version for one in found]
+    assert versions == list(range(world.engine.stamp.version + 1))
 
 
 def test_what_expired_while_serve_was_away_is_recorded_at_its_own_time(world: World) -> None:
