@@ -17,8 +17,8 @@ SEED = int(os.environ.get("RACES_SEED", "1"))
 STEPS = settings(
     database=None,
     deadline=None,
-    max_examples=10,
-    stateful_step_count=30,
+    max_examples=8,
+    stateful_step_count=25,
     suppress_health_check=list(HealthCheck),
 )
 
@@ -33,5 +33,5 @@ def test_operators_loop_crashes_and_dying_engines_in_any_order_on_postgresql(
     class OnPostgres(Races):
         make_store = staticmethod(postgres.address)
 
-    few = settings(STEPS, max_examples=5)
+    few = settings(STEPS, max_examples=4)
     run_state_machine_as_test(seed(SEED)(OnPostgres), settings=few)
