@@ -75,19 +75,28 @@ MOVE_HEAD: Final = "UPDATE audit_head SET size = ?, at_us = ?"
 INSERT: Final = """INSERT INTO audit_entries
     (leaf_index, at_us, actor, action, subject, target, stored, leaf_hash)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-_ARRAYS: Final = """
-    unnest(%(leaf_index)s::bigint[], %(at_us)s::bigint[], %(actor)s::text[], %(action)s::text[],
-        %(subject)s::text[], %(target)s::text[], %(stored)s::bytea[], %(leaf_hash)s::bytea[])"""
-_MOVED: Final = """moved AS (
-        UPDATE audit_head SET size = %(to)s, at_us = %(last_us)s {of}
+ONE: Final = """(VALUES (%(leaf_index)s::bigint, %(at_us)s::bigint, %(actor)s::text,
+        %(action)s::text, %(subject)s::text, %(target)s::text, %(stored)s::bytea,
+        %(leaf_hash)s::bytea))"""
+MANY: Final = """unnest(%(leaf_index)s::bigint[], %(at_us)s::bigint[], %(actor)s::text[],
+        %(action)s::text[], %(subject)s::text[], %(target)s::text[], %(stored)s::bytea[],
+        %(leaf_hash)s::bytea[])"""
+OWNED: Final = """owner AS MATERIALIZED (
+        SELECT 1 FROM notes WHERE key = 'epoch' AND value = %(epoch)s FOR SHARE), """
+
+
+def _append(entries: str, *, owned: bool) -> str:
+    """One statement: owner and head locked and compared, the head moved, the entries added."""
+    return f"""WITH {OWNED if owned else ""}moved AS (
+        UPDATE audit_head SET size = %(to)s, at_us = %(last_us)s {"FROM owner" if owned else ""}
         WHERE id = 1 AND size = %(size)s AND audit_head.at_us = %(seen_us)s RETURNING 1)
     INSERT INTO audit_entries
         (leaf_index, at_us, actor, action, subject, target, stored, leaf_hash)
-    SELECT entry.* FROM moved, {arrays} AS entry"""
-APPEND: Final = "WITH " + _MOVED.format(of="", arrays=_ARRAYS)
-_OWNER: Final = """owner AS MATERIALIZED (
-        SELECT 1 FROM notes WHERE key = 'epoch' AND value = %(epoch)s FOR SHARE)"""
-APPEND_OWNED: Final = f"WITH {_OWNER}, " + _MOVED.format(of="FROM owner", arrays=_ARRAYS)
+    SELECT entry.* FROM moved, {entries} AS entry"""
+
+
+APPEND_ONE: Final = {owned: _append(ONE, owned=owned) for owned in (True, False)}
+APPEND_MANY: Final = {owned: _append(MANY, owned=owned) for owned in (True, False)}
 
 
 class Appending(Rows):
@@ -187,12 +196,14 @@ class Appending(Rows):
     def _sent(self, kept: Sequence[Kept], head: Head) -> bool:
         """Whether the entries follow that head, and are there."""
         rows = list(_rows(kept, head))
-        columns = (list(column) for column in zip(*rows, strict=True))
-        values: dict[str, Any] = dict(zip(EntryValues._fields, columns, strict=True))
+        appending, values = APPEND_ONE, rows[0]._asdict()
+        if len(rows) > 1:
+            columns = (list(column) for column in zip(*rows, strict=True))
+            appending, values = APPEND_MANY, dict(zip(EntryValues._fields, columns, strict=True))
         self.head = Head(rows[-1].leaf_index + 1, rows[-1].at_us)
         values |= {"to": self.head.size, "last_us": self.head.at_us}
         values |= {"size": head.size, "seen_us": head.at_us, "epoch": str(self._epoch)}
-        statement = APPEND if self._epoch is None else APPEND_OWNED
+        statement = appending[self._epoch is not None]
         sent = self._connection.exec_driver_sql(statement, values, execution_options=COUNTED)
         return sent.rowcount == len(rows)
 
