@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from policies.guardrails import RAILS, Around, admit
-from policies.lifecycle import STATES
+from policies.lifecycle import STATES, State
 from policies.limits import Limits
 from policies.policy import Origin, Policy
 from policies.proposal import Proposal
@@ -35,7 +35,16 @@ OPEN = {
 }
 LEARNER = Origin(kind="learner", name="bandit")
 
-ENDED = ("reverted", "reverted", "kept", "rejected", "failed", "expired", "superseded")
+ENDED: tuple[State, ...] = (
+    "reverted",
+    "reverted",
+    "kept",
+    "rejected",
+    "failed",
+    "expired",
+    "superseded",
+)
+WAITING: tuple[State, ...] = ("pending",) * 8
 
 values = st.sampled_from((4, 16, 32, 4, 16, 32, 4, 16, 32, 2, 8, 64, 0, 12, 65))
 befores = st.sampled_from((8, 8, 8, 2, 16, 64))
@@ -56,7 +65,7 @@ def proposals(draw: st.DrawFn) -> Proposal:
 
 @st.composite
 def pasts(draw: st.DrawFn) -> Policy:
-    state = draw(st.sampled_from((*STATES, *ENDED * 4, *("pending",) * 8)))
+    state = draw(st.sampled_from((*STATES, *ENDED * 4, *WAITING)))
     ended_s, ran_s = draw(agos_s), draw(agos_s)
     applied = draw(st.booleans())
     return Policy(
