@@ -51,7 +51,7 @@ class DetachOperations(RollbackOperations):
         Raises ``Conflict`` when the target is held or killed: a hold would stay in the engine.
         """
         self.target(target)
-        seen = self._fleet.first(target).read(max_age_s=1.0)
+        seen = self._fleet.glimpse(target, max_age_s=1.0)
         reports = self.carry_out(
             [target],
             self._latched("detached", reason, by),

@@ -54,7 +54,8 @@ class Reached(Struct, frozen=True, kw_only=True):
 class Replica:
     """One engine: its actuator, and what it last showed.
 
-    ``ours``: how change ids begin. ``epoch`` None: whatever the engine has now.
+    ``ours``: how change ids begin. ``epoch`` None: whatever the engine has now. ``problem``: why it
+    does not answer; ``refused``: why it did not take the last change.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Replica:
         self.url = url
         self.seen: RuntimeConfig | None = None
         self.problem: str | None = None
+        self.refused: str | None = None
         self._actuator = actuator
         self._mono = mono
         self._epoch = epoch
@@ -158,6 +160,7 @@ class Replica:
             return AS_WISHED
         try:
             self._note(self._actuator.patch(patch))
+            self.refused = None
         except Conflict as error:
             if error.field == "epoch":
                 raise Broken(
@@ -166,6 +169,7 @@ class Replica:
             self._read()
             return f"conflict: {error.detail}"
         except Rejected as error:
+            self.refused = error.detail
             return f"refused: {error.detail}"
         except Unavailable as error:
             self._read()
@@ -175,7 +179,7 @@ class Replica:
     def _read(self) -> None:
         """Read what is new; the whole change log when the engine is another incarnation."""
         known = self.seen
-        newest = -1 if known is None else max((c.seq for c in known.changes), default=-1)
+        newest = -1 if known is None else _read_up_to(known)
         try:
             seen = self._actuator.read(after_seq=newest)
             if known is not None and seen.incarnation != known.incarnation:
@@ -240,6 +244,16 @@ class Fleet:
     def first(self, target: str) -> Replica:
         """The replica that the loop reads."""
         return self._replicas[target][0]
+
+    def glimpse(self, target: str, *, max_age_s: float) -> RuntimeConfig | None:
+        """What the first replica that answers shows now; else what one showed last, if any did.
+
+        All are asked side by side; those that hang are waited for as an act does.
+        """
+        replicas = self.of(target)
+        shown = self.look(replicas, max_age_s=max_age_s)
+        last = (one.seen for one in replicas)
+        return next((one for one in (*shown, *last) if one is not None), None)
 
     def close(self) -> None:
         """Start nothing more; calls under way end by their own time-outs."""

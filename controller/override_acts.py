@@ -117,8 +117,7 @@ class OverrideOperations(ControlOperations):
     def _spec(self, target: str, knob: str) -> KnobSpec:
         """The knob as the engine reports it, or reported it when it was last seen."""
         self.target(target)
-        first = self._fleet.first(target)
-        seen = first.read(max_age_s=60.0) or first.seen
+        seen = self._fleet.glimpse(target, max_age_s=60.0)
         if seen is None:
             raise Unavailable(f"the engine of {target} does not answer, so its knobs are unknown")
         specs = {spec.name: spec for spec in seen.knobs}

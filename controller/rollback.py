@@ -36,10 +36,10 @@ LAST_STABLE: Literal["last_stable"] = "last_stable"
 class RollbackReport(Struct, frozen=True, kw_only=True):
     """What a rollback did, or (``dry_run``) would do.
 
-    ``to``: ``last_stable``, or the time in µs. ``before``: what the first replica had; ``after``:
-    what is wished of all, in words, by place. ``reverted``: policy -> its change; ``ended``,
-    ``standing``: override -> what it says; ``pinned`` until ``pinned_until_us``. ``replicas``: what
-    was read back; empty in a dry run.
+    ``to``: ``last_stable``, or the time in µs. ``before``: what the first replica that answers
+    had; ``after``: what is wished of all, in words, by place. ``reverted``: policy -> its change;
+    ``ended``, ``standing``: override -> what it says; ``pinned`` until ``pinned_until_us``.
+    ``replicas``: what was read back; empty in a dry run.
     """
 
     target: str
@@ -76,7 +76,7 @@ class RollbackOperations(OverrideOperations):
         declared, began_s, now_us = self.target(target), self._mono(), self._clock()
         if at_us is not None and at_us > now_us:
             raise Rejected("that time is to come", field="at", value=at_us, allowed="a time past")
-        seen = self._fleet.first(target).read(max_age_s=1.0)
+        seen = self._fleet.glimpse(target, max_age_s=1.0)
         if dry_run:
             with self._store.read() as tx:
                 plan = _plan(tx, declared, seen, at_us, now_us)

@@ -58,8 +58,7 @@ def line(services: Services, tx: Tx, target: str) -> dict[str, Any]:
 def glance(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
     """Everything that ``trimtab status TARGET`` shows."""
     aim = declared(services, target)
-    replica = services.fleet.first(target)
-    seen = replica.read(max_age_s=MAX_AGE_S)
+    seen = _look(services, target)
     with services.store.read() as tx:
         shown = line(services, tx, target)
         wish = _wish(services, tx, target, now_us)
@@ -87,6 +86,7 @@ def glance(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
 def settings(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
     """Baseline, desired, observed, and what differs."""
     declared(services, target)
+    _look(services, target)
     with services.store.read() as tx:
         wish = _wish(services, tx, target, now_us)
         baseline = tx.baseline(target)
@@ -110,8 +110,7 @@ def exported(
 ) -> Export:
     """The settings in force, or at a time, for another start. Raises ``Conflict``: unknown."""
     declared(services, target)
-    first = services.fleet.first(target)
-    seen = first.read(max_age_s=MAX_AGE_S) or first.seen
+    seen = services.fleet.glimpse(target, max_age_s=MAX_AGE_S)
     if at_us is None and seen is None:
         raise Unavailable(f"the engine of {target} does not answer, so its knobs are unknown")
     with services.store.read() as tx:
@@ -165,6 +164,12 @@ def _wish(services: Services, tx: Tx, target: str, now_us: int) -> Desired:
     )
 
 
+def _look(services: Services, target: str) -> RuntimeConfig | None:
+    """Ask all replicas side by side; what the first one shows, None when it does not answer."""
+    replicas = services.fleet.of(target)
+    return services.fleet.look(replicas, max_age_s=MAX_AGE_S)[0]
+
+
 def _overrides(tx: Tx, target: str, now_us: int) -> list[dict[str, Any]]:
     found = tx.overrides(target=target, state="active", limit=1000)
     return [shapes.override(one) for one in found if one.in_force(now_us)]
@@ -196,12 +201,13 @@ def _knob(
 
 
 def _replica(replica: Replica, wish: Desired, *, whole: bool = False) -> dict[str, Any]:
-    seen = replica.read(max_age_s=MAX_AGE_S)
+    seen = replica.shown()
     shown: dict[str, Any] = {
         "name": replica.name,
         "url": replica.url,
         "reachable": seen is not None,
         "problem": replica.problem,
+        "refused": replica.refused,
         "differs": differs(wish, seen) if seen is not None else None,
         "not_offered": not_offered(wish, seen) if seen is not None else None,
     }

@@ -12,7 +12,6 @@ from controller.cli.root import Json, root_of, show
 from controller.cli.tables import figure, share, table, when
 from signals.errors import Rejected
 
-
 CONTROLS = {"killed": "KILLED", "hold": "HELD", "detached": "DETACHED"}
 
 
@@ -136,4 +135,7 @@ def _replica(one: Any) -> str:
     if not one["reachable"]:
         return f"{one['name']} at {one['url']} does not answer: {one['problem']}"
     differs = f"; differs in {', '.join(one['differs'])}" if one["differs"] else "; as wished"
-    return f"{one['name']} at {one['url']}, incarnation {one['incarnation']}{differs}"
+    refused = f"; refused: {one['refused']}" if one["differs"] and one["refused"] else ""
+    lacks = f"; has no {', '.join(one['not_offered'])}" if one["not_offered"] else ""
+    where = f"{one['name']} at {one['url']}, incarnation {one['incarnation']}"
+    return f"{where}{differs}{refused}{lacks}"

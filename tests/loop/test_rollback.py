@@ -222,3 +222,17 @@ def test_what_others_change_on_a_detached_engine_is_kept_as_a_pin_when_it_is_att
     with world.store.read() as tx:
         (found,) = tx.overrides(target="chat", state="active")
     assert (found.adopted, world.cap()) == ("r0", 32)
+
+
+def test_an_engine_that_refuses_is_told_apart_from_one_that_is_away(tmp_path: Path) -> None:
+    world = World(tmp_path, quality=anything)
+    world.run(2)
+    world.engine.refuses = True
+    set_over(world)
+    world.run(1)
+    replica = world.fleet.first("chat")
+    assert (world.cap(), replica.problem) == (8, None)
+    assert replica.refused == "this engine refuses everything"
+    world.engine.refuses = False
+    world.run(1)
+    assert (world.cap(), replica.refused) == (4, None)
