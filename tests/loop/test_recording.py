@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from controller.audit.verify import verify
+from controller.desired import Desired
 from controller.fleet import Replica
-from controller.past import RESTARTED
+from controller.past import RESTARTED, record
 from controller.store.address import address_of
 from engine.settings_book import SettingsBook
 from engine.settings_in_force import EngineIdentity
 from policies.in_force import Segment
-from policies.settings import Setting
+from policies.settings import Effective, Setting
 from signals.events import MICROS
 from tests.engine_settings.plant import chat_law
 from tests.loop.cases import anything
@@ -82,16 +83,34 @@ def test_each_change_of_settings_is_a_segment_with_its_entry(world: World) -> No
 
 
 def test_a_law_that_moves_just_before_a_patch_leaves_no_hole(world: World) -> None:
-    world.run(80)
-    world.approved(Setting(law=chat_law(default=16, present=8)))
-    world.run(120)
-    moves = [line for line in world.engine.read().changes if line.cause == "law"]
-    assert len(moves) > 5
-    found = segments(world)
-    assert None not in caps(world)
-    assert any(one.settings["active_cap"].law is not None for one in found)
-    versions = [one.version for one in found]
-    assert versions == list(range(world.engine.stamp.version + 1))
+    engine = world.engine
+    replica = Replica("book:", engine, ours="t.", epoch=1, mono=lambda: world.now_s)
+    law = Effective(setting=Setting(law=chat_law(default=16, present=4)))
+    bring(replica, world, Desired(settings={"active_cap": law}))
+    shown = replica.read()
+    assert shown is not None
+    past, _ = record(None, shown)
+    engine.meter.note("interactive", tokens=40, now_s=world.now_s)
+    engine.book.pass_time(world.engine_instant())
+    other = Effective(setting=Setting(value=128))
+    bring(replica, world, Desired(settings={"active_cap": law, "step_token_budget": other}))
+    assert replica.seen is not None
+    past, waits = record(past, replica.seen)
+    assert waits == []
+    world.now_s += 1
+    shown = replica.read()
+    assert shown is not None
+    assert [line.cause for line in shown.changes[-2:]] == ["law", "patch"]
+    past, (now,) = record(past, shown)
+    assert now.known
+    assert (now.settings["active_cap"].value, now.settings["step_token_budget"].value) == (4, 128)
+
+
+def bring(replica: Replica, world: World, wish: Desired) -> None:
+    """As the loop does: the wish was made from what was seen last, and is sent at once."""
+    replica.read()
+    reached = replica.bring(wish, now_us=world.clock_us(), unless=lambda: False, after=replica.seen)
+    assert reached.ok
 
 
 def test_what_expired_while_serve_was_away_is_recorded_at_its_own_time(world: World) -> None:
