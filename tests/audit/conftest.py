@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,17 @@ class World:
     def verified(self, *, archives: bool = False) -> Verification:
         folder = self.layout.archives if archives else None
         return verify(self.layout.store_db, outside=self.kept_outside(), archives=folder)
+
+
+def save(world: World, backup: Path) -> None:
+    with closing(sqlite3.connect(world.layout.store_db)) as store:
+        store.execute("VACUUM INTO ?", (str(backup),))
+
+
+def put_back(world: World, backup: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        world.layout.store_db.with_name(f"store.db{suffix}").unlink(missing_ok=True)
+    shutil.copy(backup, world.layout.store_db)
 
 
 @pytest.fixture(scope="session")

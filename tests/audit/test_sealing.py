@@ -16,7 +16,7 @@ from controller.store.port import AuditQuery
 from policies.audit import Entry, leaf_hash
 from policies.proofs import proves_inclusion
 from signals.errors import Broken, Conflict, Rejected
-from tests.audit.conftest import World
+from tests.audit.conftest import World, put_back, save
 from tests.store.samples import NOW_US, stored_in
 
 
@@ -190,3 +190,25 @@ def test_a_frame_is_enough_to_read_one_entry(
     path.write_bytes(b"noise")
     with pytest.raises(Rejected, match="is no archive"):
         list(read_archive(path))
+
+
+def test_an_export_without_the_archive_that_has_the_restore_s_entry_is_no_alarm(
+    world: World, tmp_path: Path
+) -> None:
+    with world.desk() as desk:
+        world.append(5)
+        desk.publisher.publish()
+    save(world, tmp_path / "backup.db")
+    with world.desk() as desk:
+        world.append(5)
+        desk.publisher.publish()
+    put_back(world, tmp_path / "backup.db")
+    with world.desk() as desk:
+        desk.publisher.restored(by="ann", reason="the disk failed")
+        world.append(5)
+        desk.sealer.seal(by="ann", entries=9)
+        desk.publisher.publish()
+    lines = list(export(world.layout.store_db))
+    assert verify_export(lines, outside=world.kept_outside()).findings == ()
+    assert world.verified().findings == ()
+    assert world.verified(archives=True).findings == ()

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -29,7 +26,7 @@ from policies.heads import (
 )
 from policies.published import Published, encode_keys, read_published
 from signals.errors import Conflict, Unavailable
-from tests.audit.conftest import World
+from tests.audit.conftest import World, put_back, save
 
 
 def test_heads_of_a_new_key_are_followed_from_the_first_key_alone(world: World) -> None:
@@ -131,17 +128,6 @@ def test_a_restore_is_a_rollback_until_somebody_signs_for_it(world: World, tmp_p
         "a backup was put back by ann (the disk failed): the log went on from entry 6; heads of up"
         " to 12 entries are given up"
     ) in found.notes
-
-
-def save(world: World, backup: Path) -> None:
-    with closing(sqlite3.connect(world.layout.store_db)) as store:
-        store.execute("VACUUM INTO ?", (str(backup),))
-
-
-def put_back(world: World, backup: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        world.layout.store_db.with_name(f"store.db{suffix}").unlink(missing_ok=True)
-    shutil.copy(backup, world.layout.store_db)
 
 
 def test_a_restore_statement_whose_entry_is_missing_is_named(world: World, tmp_path: Path) -> None:
