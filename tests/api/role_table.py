@@ -74,7 +74,7 @@ TABLE: Final[dict[str, str]] = {
     "POST /v1/producers/{producer}/quarantine": "--o--A ti",
     "POST /v1/producers/{producer}/release": "--o--A ti",
     "POST /v1/release": "--o--A ti",
-    "GET /v1/reports/control": "----uA t-",
+    "GET /v1/reports/control": "----uA ti",
     "GET /v1/requests": "v-oauA ti",
     "GET /v1/requests/{request_id}": "v-oauA t-",
     "GET /v1/rules": "v-oauA t-",

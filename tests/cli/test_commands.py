@@ -134,6 +134,17 @@ def test_why_tells_a_requests_story(served: Served) -> None:
     assert vera("why", "chat.none").code == 2
 
 
+def test_a_key_is_bounded_to_an_intent_and_ends_when_it_is_told_to(served: Served) -> None:
+    admin = served.as_("admin")
+    words = ("--role", "approver", "--target", "chat", "--intent", "live", "--expires-in", "30d")
+    made = admin("keys", "create", "eva", *words, "--json").json["principal"]
+    assert (made["targets"], made["intents"]) == (["chat"], ["live"])
+    soon = admin("keys", "list", "--expiring-in", "31d", "--json").json["items"]
+    assert [one["name"] for one in soon] == ["eva"]
+    assert admin("keys", "list", "--expiring-in", "29d", "--json").json["items"] == []
+    assert admin("keys", "create", "eva", "--role", "viewer", "--expires-in", "soon").code == 2
+
+
 def test_a_key_is_written_to_a_file_of_its_own(served: Served, tmp_path: Path) -> None:
     admin, out = served.as_("admin"), tmp_path / "ana.key"
     made = admin("keys", "create", "ana", "--role", "viewer", "--out", str(out))
@@ -144,6 +155,9 @@ def test_a_key_is_written_to_a_file_of_its_own(served: Served, tmp_path: Path) -
     assert served.as_("ana")("status").code == 0
     listed = admin("keys", "list", "--json").json["items"]
     key_id = next(one["id"] for one in listed if one["name"] == "ana")
+    rotated = admin("keys", "rotate", key_id, "--grace", "0s")
+    assert rotated.code == 0
+    assert "only time it is shown" in rotated.out
     assert admin("keys", "revoke", key_id).code == 0
     refused = served.as_("ana")("status")
     assert refused.code == 2
