@@ -21,9 +21,7 @@ Value = Annotated[int | None, typer.Argument(help="The value, unless --law is gi
 Law = Annotated[
     Path | None, typer.Option(help="A file with a law as YAML or JSON, instead of a value.")
 ]
-Intent = Annotated[
-    str | None, typer.Option(help="Only for this intent; default: all.")
-]
+Intent = Annotated[str | None, typer.Option(help="Only for this intent; default: all.")]
 For = Annotated[str, typer.Option("--for", help="How long, e.g. 30m, 8h, 1h30m.")]
 
 
