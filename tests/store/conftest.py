@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -16,10 +17,24 @@ from controller.store.address import StoreAddress, address_of
 from controller.store.sql import SqlStore, open_store
 from tests.postgres import Postgres
 
+REFUSED_BEFORE_THE_DATABASE: Final = frozenset(
+    {
+        "test_a_bound_that_makes_no_sense_and_commands_are_refused",
+        "test_a_guess_is_denied_with_401",
+        "test_a_key_that_makes_no_sense_is_refused",
+        "test_a_list_has_a_bound",
+        "test_a_metric_that_makes_no_sense_is_refused",
+        "test_a_move_changes_neither_identity_nor_unknown_fields",
+        "test_what_is_for_ever_is_refused_with_what_it_is",
+    }
+)
+"""Many cases each, which no database ever sees: one database is enough to show that."""
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "database" in metafunc.fixturenames:
-        both = () if "path" in metafunc.fixturenames else ("postgresql",)
+        alone = metafunc.function.__name__ in REFUSED_BEFORE_THE_DATABASE
+        both = () if alone or "path" in metafunc.fixturenames else ("postgresql",)
         metafunc.parametrize("database", ("sqlite", *both), indirect=True)
 
 
@@ -67,6 +82,20 @@ def empty(database: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iter
     made = server.empty()
     yield made
     server.drop(made)
+
+
+@pytest.fixture(scope="module", params=("sqlite", "postgresql"))
+def used_store(
+    request: pytest.FixtureRequest, built: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SqlStore]:
+    """One for all tests of a module that mind nothing of what others have left in it."""
+    if request.param == "sqlite":
+        made = address_of(shutil.copy(built, tmp_path_factory.mktemp("used") / "store.db"))
+    else:
+        made = request.getfixturevalue("postgres").address()
+    opened = SqlStore(made)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

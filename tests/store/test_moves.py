@@ -14,32 +14,32 @@ from tests.store.samples import NOW_US, a_policy, stored_in
 
 @pytest.mark.parametrize("before", STATES)
 def test_a_move_outside_the_table_is_a_conflict_and_changes_nothing(
-    store: Store, before: State
+    used_store: Store, before: State
 ) -> None:
-    policy = stored_in(store, before)
-    with store.read() as tx:
+    policy = stored_in(used_store, before)
+    with used_store.read() as tx:
         entries = tx.audit(subject=policy.id)
     for after in set(STATES) - set(MOVES[before]):
-        with pytest.raises(Conflict) as refused, store.write() as tx:
+        with pytest.raises(Conflict) as refused, used_store.write() as tx:
             tx.move(policy, after, actor="op", at_us=NOW_US + 99)
         assert refused.value.field == "state"
         assert refused.value.value == after
-    with store.read() as tx:
+    with used_store.read() as tx:
         assert tx.policy(policy.id) == policy
         assert tx.audit(subject=policy.id) == entries
 
 
 @pytest.mark.parametrize(("before", "after"), [(b, a) for b in STATES for a in MOVES[b]])
 def test_a_move_of_the_table_is_made_and_is_one_audit_entry(
-    store: Store, before: State, after: State
+    used_store: Store, before: State, after: State
 ) -> None:
-    policy = stored_in(store, before)
-    with store.read() as tx:
+    policy = stored_in(used_store, before)
+    with used_store.read() as tx:
         entries = len(tx.audit())
-    with store.write() as tx:
+    with used_store.write() as tx:
         moved = tx.move(policy, after, actor="op", at_us=NOW_US + 99, cause="why not")
     assert (moved.state, moved.rev, moved.updated_us) == (after, policy.rev + 1, NOW_US + 99)
-    with store.read() as tx:
+    with used_store.read() as tx:
         assert tx.policy(policy.id) == moved
         (entry,) = tx.audit(after=entries - 1)
     assert (entry.action, entry.subject, entry.target) == (f"policy.{after}", policy.id, "chat")
