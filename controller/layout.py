@@ -80,6 +80,11 @@ class Layout(Struct, frozen=True):
         return self.root / "audit-last-head.json"
 
     @property
+    def audit_pending(self) -> Path:
+        """A signed statement on its way outside; written by serve."""
+        return self.root / "audit-pending.json"
+
+    @property
     def archives(self) -> Path:
         """Audit entries whose bytes have left the store."""
         return self.root / "archives"

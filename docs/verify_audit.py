@@ -47,7 +47,7 @@ def published(lines: Iterable[str], keys: dict[str, Any], found: list[str]) -> d
     public = {key["id"]: key["public"] for key in keys["keys"]}
     active, at_us, tip = None, 0, (0, "")
     must: dict[int, str] = {}
-    for number, raw in enumerate(lines, 1):
+    for number, raw in enumerate(dict.fromkeys(lines), 1):
         try:
             line = json.loads(raw)
             said = json.loads(line["body"])
@@ -86,9 +86,9 @@ def leaves(lines: Iterable[str], found: list[str]) -> Iterator[bytes]:
         leaf = bytes.fromhex(line["leaf_hash"])
         if line["index"] != index:
             found.append(f"entry {index} is missing: here is {line['index']}")
-        if line["entry"] is not None:
-            if hashlib.sha256(b"\x00" + line["entry"].encode()).digest() != leaf:
-                found.append(f"entry {index}: its bytes do not match its leaf hash")
+        entry = line["entry"]
+        if entry is not None and hashlib.sha256(b"\x00" + entry.encode()).digest() != leaf:
+            found.append(f"entry {index}: its bytes do not match its leaf hash")
         yield leaf
 
 

@@ -51,7 +51,7 @@ def audit_desk(
     with closing(open_sink(settings, layout)) as sink:
         signer, tree = Signer(layout), LiveTree(store)
         archives = Archives(settings.archive_dir or layout.archives)
-        publisher = Publisher(store, tree, signer, sink, layout.audit_memory, settings, clock=clock)
+        publisher = Publisher(store, tree, signer, sink, layout, settings, clock=clock)
         publisher.settle()
         yield AuditDesk(
             tree=tree,

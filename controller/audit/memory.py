@@ -1,30 +1,30 @@
-"""The publisher's own memory: the head that it brought outside last, in a file of its own."""
+"""The publisher's own memory: a line that it brought outside, or has still to bring, in a file."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from policies.heads import Head, Restore, parsed
+from policies.heads import Statement, parsed
 from signals.errors import Rejected, Unavailable
 
 
-class LastHead:
-    """A file with one line. A spoilt one is told, and is as none."""
+class KeptLine:
+    """A file with one signed statement, or none. A spoilt one is as none."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._line: str | None = None
-        self._read: Head | Restore | None = None
+        self._statement: Statement | None = None
         self._load()
 
     def line(self) -> str | None:
-        """As it was published; None before the first."""
+        """As it is signed."""
         return self._line
 
-    def read(self) -> Head | Restore | None:
+    def read(self) -> Statement | None:
         """What it says."""
-        return self._read
+        return self._statement
 
     def write(self, line: bytes) -> None:
         """Replace it, durably. Raises ``Unavailable``."""
@@ -36,8 +36,13 @@ class LastHead:
                 os.fsync(file.fileno())
             os.replace(new, self._path)
         except OSError as error:
-            raise Unavailable(f"the last audit head can't be kept: {error}") from error
+            raise Unavailable(f"the audit's last statement can't be kept: {error}") from error
         self._take(line.decode())
+
+    def clear(self) -> None:
+        """Forget it."""
+        self._path.unlink(missing_ok=True)
+        self._line = self._statement = None
 
     def _load(self) -> None:
         try:
@@ -45,14 +50,13 @@ class LastHead:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise Unavailable(f"the last audit head can't be read: {error}") from error
+            raise Unavailable(f"the audit's last statement can't be read: {error}") from error
         if raw:
             self._take(raw)
 
     def _take(self, line: str) -> None:
         try:
-            _, statement = parsed(line)
+            _, self._statement = parsed(line)
         except Rejected:
             return
-        if isinstance(statement, (Head, Restore)):
-            self._line, self._read = line, statement
+        self._line = line

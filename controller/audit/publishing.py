@@ -17,17 +17,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from controller.audit.live_tree import LiveTree
-from controller.audit.memory import LastHead
+from controller.audit.memory import KeptLine
 from controller.audit.settings import AuditSettings
 from controller.audit.signing import Signer
 from controller.audit.sinks import Sink
+from controller.layout import Layout
 from controller.store.port import Store
 from policies.heads import Head, Restore, Rotation, canonical, parsed, signed_by
 from policies.published import Checkpoint, read_published, span
@@ -74,7 +74,7 @@ class Publisher:
         tree: LiveTree,
         signer: Signer,
         sink: Sink,
-        memory: Path,
+        layout: Layout,
         settings: AuditSettings,
         *,
         clock: Callable[[], int],
@@ -83,7 +83,8 @@ class Publisher:
         self._tree = tree
         self._signer = signer
         self._sink = sink
-        self._memory = LastHead(memory)
+        self._memory = KeptLine(layout.audit_memory)
+        self._pending = KeptLine(layout.audit_pending)
         self._settings = settings
         self._clock = clock
         self._lock = threading.RLock()
@@ -121,9 +122,9 @@ class Publisher:
         Raises ``Unavailable`` when the sink or the store does not answer.
         """
         with self._lock:
+            self._bring_pending()
             complaint = self._tree.sync()
-            last = self._memory.read()
-            due = self._due(last)
+            due = self._due(self._last())
             if complaint is None and not (due or now):
                 return None
             complaint = complaint or self._tree.scrub(self._settings.scrub_blocks)
@@ -139,7 +140,7 @@ class Publisher:
         with self._lock:
             size, root = self._tree.head()
             line = self._memory.line()
-            published = self._memory.read()
+            published = self._last()
             covered = 0 if published is None else published.size
             return HeadStatus(
                 log=self._signer.public.log,
@@ -158,7 +159,8 @@ class Publisher:
     def rotate(self, *, by: str) -> Rotation:
         """Hand over to a new key: both sign, the audit and the sink say so, the old key is gone.
 
-        Raises ``Conflict`` during an alarm; ``Unavailable``, and nothing is changed, without sink.
+        Raises ``Conflict`` during an alarm; ``Unavailable`` while the sink is away: the hand-over
+        is recorded then, and takes place with the next head.
         """
         with self._lock:
             if self.publish(now=True) is None:
@@ -175,8 +177,7 @@ class Publisher:
             )
             line = self._signer.sign_over(rotation)
             self._record("audit.key_rotated", new.id, by, at_us, canonical(rotation).decode())
-            self._bring(line)
-            self._signer.adopt_next(at_us)
+            self._say(line)
             self.publish(now=True)
             return rotation
 
@@ -186,6 +187,7 @@ class Publisher:
         Raises ``Conflict`` where it extends the newest of all, for then nothing is given up.
         """
         with self._lock:
+            self._bring_pending()
             self._tree.rebuild()
             if self._tree.altered is not None:
                 raise Conflict(f"the store has no whole log: {self._tree.altered}", field="log")
@@ -210,19 +212,12 @@ class Publisher:
             self._record(
                 "audit.restored", self._signer.public.log, by, at_us, canonical(restore).decode()
             )
-            self._bring(line)
-            self._memory.write(line)
-            self._sound(None)
+            self._say(line)
             self.publish(now=True)
             return restore
 
     def settle(self) -> None:
-        """At the start: finish a rotation that was cut short, and say which key there is."""
-        waiting = self._signer.waiting()
-        if waiting is not None and any(
-            isinstance(one, Rotation) and one.new == waiting for one in self._tail()
-        ):
-            self._signer.adopt_next(self._clock())
+        """At the start: the audit says which key there is."""
         with self._store.read() as tx:
             known = tx.audit(subject=self._signer.key, limit=1)
         if not known:
@@ -243,7 +238,7 @@ class Publisher:
 
     def _head(self) -> Head:
         size, root = self._tree.head()
-        last = self._memory.read()
+        last = self._last()
         head = Head(
             log=self._signer.public.log,
             size=size,
@@ -258,6 +253,31 @@ class Publisher:
             with self._store.write() as tx:
                 tx.add_tree_head(size, head.at_us, line.decode())
         return head
+
+    def _say(self, line: bytes) -> None:
+        """Bring a rotation or a restore outside, however often it takes, also after a crash.
+
+        What comes twice, because an answer was lost, is counted once by whoever reads it.
+        """
+        self._pending.write(line)
+        self._bring_pending()
+
+    def _bring_pending(self) -> None:
+        line, said = self._pending.line(), self._pending.read()
+        if line is None or said is None:
+            return
+        self._bring(line.encode())
+        if isinstance(said, Rotation) and self._signer.waiting() == said.new:
+            self._signer.adopt_next(said.at_us)
+        if isinstance(said, Restore):
+            self._memory.write(line.encode())
+            self._sound(None)
+        self._pending.clear()
+
+    def _last(self) -> Head | Restore | None:
+        """The newest head that is outside, as far as we remember."""
+        said = self._memory.read()
+        return said if isinstance(said, (Head, Restore)) else None
 
     def _bring(self, line: bytes) -> None:
         try:
@@ -282,12 +302,12 @@ class Publisher:
     def _after_last(self) -> int:
         """Now, or the time of what was said last: statements never run back."""
         last = [one.at_us for one in self._tail()[-1:]]
-        memory = self._memory.read()
+        memory = self._last()
         return max(self._clock(), *last, 0 if memory is None else memory.at_us)
 
     def _tips(self) -> list[Checkpoint]:
         """The heads that the log must extend: our memory's, and the newest outside."""
-        found = [self._memory.read()]
+        found = [self._last()]
         found += [one for one in self._tail() if isinstance(one, (Head, Restore))][-1:]
         self._read_back = True
         return [

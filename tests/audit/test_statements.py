@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import msgspec
@@ -50,28 +49,32 @@ def test_heads_of_a_new_key_are_followed_from_the_first_key_alone(world: World) 
     assert not world.layout.key("audit.next").exists()
 
 
-def test_a_rotation_without_a_sink_changes_nothing(world: World) -> None:
+def test_a_rotation_takes_place_when_the_sink_is_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(line: bytes) -> None:
+        raise Unavailable("the sink is away")
+
     with world.desk() as desk:
         world.append()
         desk.publisher.publish()
-        before = desk.signer.key
-        world.outside.chmod(0o500)
-        moved = world.heads.rename(world.layout.root / "moved.jsonl")
-        if os.access(world.outside, os.W_OK):  # root may write anywhere
-            world.heads.mkdir()
-        with pytest.raises(Unavailable):
-            desk.publisher.rotate(by="ann")
+        before, bring = desk.signer.key, desk.sink.append
+        with monkeypatch.context() as broken:
+            broken.setattr(
+                desk.sink, "append", lambda line: (away if b"rotation" in line else bring)(line)
+            )
+            with pytest.raises(Unavailable):
+                desk.publisher.rotate(by="ann")
         assert desk.signer.key == before
-        if world.heads.is_dir():
-            world.heads.rmdir()
-        world.outside.chmod(0o700)
-        moved.rename(world.heads)
-        desk.publisher.rotate(by="ann")
+        assert world.layout.audit_pending.exists()
+    with world.desk() as desk:
+        assert desk.publisher.publish(now=True) is not None
         assert desk.signer.key != before
     assert world.verified().findings == ()
+    assert not world.layout.audit_pending.exists()
 
 
-def test_a_rotation_that_a_crash_cut_short_after_the_sink_is_finished_at_the_start(
+def test_a_statement_whose_answer_was_lost_is_sent_again_and_counts_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with world.desk() as desk:
@@ -82,12 +85,16 @@ def test_a_rotation_that_a_crash_cut_short_after_the_sink_is_finished_at_the_sta
             dying.setattr(desk.signer, "adopt_next", lambda at_us: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 desk.publisher.rotate(by="ann")
-    assert world.layout.key("audit.next").exists()
     with world.desk() as desk:
-        assert desk.signer.key != old
         world.append()
         assert desk.publisher.publish() is not None
+        assert desk.signer.key != old
+    lines = world.heads.read_text().splitlines()
+    assert sum("rotation" in one for one in lines) == 2
     assert world.verified().findings == ()
+    said: list[str] = []
+    published(lines, json.loads(encode_keys(world.kept_outside().keys)), said)
+    assert said == []
 
 
 def test_a_restore_is_a_rollback_until_somebody_signs_for_it(world: World, tmp_path: Path) -> None:
