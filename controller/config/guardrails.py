@@ -126,7 +126,9 @@ class GuardrailSettings(Section):
     max_per_hour: int = setting(
         12, reason="applied per target; a loop that acts oftener oscillates", **PER_HOUR
     )
-    max_pending: int = setting(16, reason="waiting for a person or for their turn; more is noise", **PENDING)
+    max_pending: int = setting(
+        16, reason="waiting for a person or for their turn; more is noise", **PENDING
+    )
     max_moving: int = setting(
         1, reason="places changed at once; with two nobody knows which one did it", **MOVING
     )
