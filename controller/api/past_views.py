@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -51,24 +53,46 @@ def settings_then(
         return settings_at(tx, target, at_us, read=read, intent=intent, replica=replica)
 
 
-def read_backs(services: Services, target: str) -> dict[str, ReadBack]:
+def read_backs(services: Services, target: str) -> Mapping[str, ReadBack]:
     """Until when each replica is known to have kept its version: read now, or as noted last."""
-    now_us = services.clock()
-    with services.store.read() as tx:
-        body = tx.note(f"past:{target}")
-    noted = {} if body is None else msgspec.json.decode(body, type=dict[str, ReplicaPast])
-    found = {
-        name: ReadBack(incarnation=one.incarnation, version=one.version, read_us=one.read_us)
-        for name, one in noted.items()
-    }
-    replicas = services.fleet.of(target)
-    for seen in services.fleet.look(replicas, max_age_s=MAX_AGE_S):
-        if seen is not None:
-            read_us = max(now_us, round(seen.engine_time * MICROS))
-            found[seen.replica] = ReadBack(
-                incarnation=seen.incarnation, version=seen.version, read_us=read_us
-            )
-    return found
+    return _ReadBacks(services, target)
+
+
+class _ReadBacks(Mapping[str, ReadBack]):
+    """Asks the engines once, when somebody first looks: most of the past needs none of it."""
+
+    def __init__(self, services: Services, target: str) -> None:
+        self._services = services
+        self._target = target
+        with services.store.read() as tx:
+            self._noted = tx.note(f"past:{target}")
+
+    def __getitem__(self, replica: str) -> ReadBack:
+        return self._found[replica]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @cached_property
+    def _found(self) -> dict[str, ReadBack]:
+        now_us = self._services.clock()
+        body = self._noted
+        noted = {} if body is None else msgspec.json.decode(body, type=dict[str, ReplicaPast])
+        found = {
+            name: ReadBack(incarnation=one.incarnation, version=one.version, read_us=one.read_us)
+            for name, one in noted.items()
+        }
+        replicas = self._services.fleet.of(self._target)
+        for seen in self._services.fleet.look(replicas, max_age_s=MAX_AGE_S):
+            if seen is not None:
+                read_us = max(now_us, round(seen.engine_time * MICROS))
+                found[seen.replica] = ReadBack(
+                    incarnation=seen.incarnation, version=seen.version, read_us=read_us
+                )
+        return found
 
 
 def request_seen(services: Services, request_id: str) -> dict[str, Any]:

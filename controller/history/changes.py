@@ -136,8 +136,7 @@ def settings_diff(
     replicas = []
     for name in tx.segment_replicas(target):
         before, after = (
-            replica_at(tx, makers, target, name, at_us, read=read.get(name))
-            for at_us in (from_us, to_us)
+            replica_at(tx, makers, target, name, at_us, read=read) for at_us in (from_us, to_us)
         )
         replicas.append(
             ReplicaDiff(replica=name, before=before, after=after, differs=_differs(before, after))

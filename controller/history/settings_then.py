@@ -88,8 +88,7 @@ def settings_at(
     names = [replica] if replica is not None else tx.segment_replicas(target)
     makers = Makers(tx, target)
     found = tuple(
-        replica_at(tx, makers, target, name, at_us, read=read.get(name), intent=intent)
-        for name in names
+        replica_at(tx, makers, target, name, at_us, read=read, intent=intent) for name in names
     )
     digests = {one.digest for one in found if one.known}
     return SettingsThen(
@@ -109,10 +108,10 @@ def replica_at(
     replica: str,
     at_us: int,
     *,
-    read: ReadBack | None,
+    read: Mapping[str, ReadBack],
     intent: str | None = None,
 ) -> ReplicaThen:
-    """One replica's settings at an instant."""
+    """One replica's settings at an instant. ``read`` is asked only where that matters."""
     segment = tx.segment_at(target, replica, at_us)
     if segment is None:
         first = next(iter(tx.segments(target, replica=replica, limit=1)), None)
@@ -123,16 +122,17 @@ def replica_at(
             until_us=None if first is None else first.from_us,
             why=BEFORE_RECORD,
         )
-    last_us = kept_until(segment, read)
-    if segment.until_us is None and at_us > last_us:
-        return ReplicaThen(
-            replica=replica,
-            known=False,
-            from_us=last_us,
-            until_us=None,
-            why=NOT_READ,
-            entry=segment.entry,
-        )
+    if segment.until_us is None:
+        last_us = kept_until(segment, read.get(replica))
+        if at_us > last_us:
+            return ReplicaThen(
+                replica=replica,
+                known=False,
+                from_us=last_us,
+                until_us=None,
+                why=NOT_READ,
+                entry=segment.entry,
+            )
     return shown(segment, makers, at_us, intent=intent)
 
 

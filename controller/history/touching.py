@@ -61,9 +61,7 @@ def met_by_stamp(tx: Tx, row: RequestRow, *, read: Mapping[str, ReadBack]) -> Me
     makers = Makers(tx, row.target)
     segment = tx.segment_of(row.incarnation, row.version)
     if segment is None or not segment.known:
-        then = replica_at(
-            tx, makers, row.target, row.replica, row.arrival_us, read=read.get(row.replica)
-        )
+        then = replica_at(tx, makers, row.target, row.replica, row.arrival_us, read=read)
         if then.known:
             why = f"version {row.version} of incarnation {row.incarnation} was never read back"
             then = msgspec.structs.replace(then, known=False, why=why, places=())
@@ -80,7 +78,7 @@ def met_by_time(tx: Tx, target: str, at_us: int, *, read: Mapping[str, ReadBack]
     """By when it arrived: what each replica had then, for it may have met any of them."""
     makers = Makers(tx, target)
     replicas = tuple(
-        replica_at(tx, makers, target, name, at_us, read=read.get(name))
+        replica_at(tx, makers, target, name, at_us, read=read)
         for name in tx.segment_replicas(target)
     )
     touched: dict[str, Touch] = {}
