@@ -79,7 +79,7 @@ CASES = {
     "an act that was never delivered": ([act("unsent")], [entry(1)], "recorded though it never"),
     "an act that nobody did": ([], [entry(1, APPROVED)], "recorded though it never"),
     "two approvals by one": (
-        [act("accepted", "approve"), act("refused", "approve")],
+        [act("accepted", "approve"), act("refused", "approve", mark="race-1-2.")],
         [entry(1, APPROVED), entry(2, APPROVED)],
         "recorded twice",
     ),
@@ -109,7 +109,7 @@ def test_the_check_is_content_with_what_may_be() -> None:
         act("accepted", made="pol_1", rev=3),
         act("unknown", mark="race-1-2."),
         act("unknown", mark="race-1-3."),
-        act("accepted", "resume"),
+        act("accepted", "resume", mark="race-1-4."),
     ]
     late = {"changes": {"cause": "race-1-2."}, "rev": 4}
     entries = [

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -14,6 +15,8 @@ from tests.postgres import Postgres
 from tests.races.machine import Races
 
 SEED = int(os.environ.get("RACES_SEED", "1"))
+ACTS = 25
+"""That people did, at least; if fewer, the machine has learnt to stand still."""
 STEPS = settings(
     database=None,
     deadline=None,
@@ -25,6 +28,7 @@ STEPS = settings(
 
 def test_operators_loop_crashes_and_dying_engines_in_any_order_on_sqlite() -> None:
     run_state_machine_as_test(seed(SEED)(Races), settings=STEPS)
+    assert Races.written.total() > ACTS
 
 
 def test_operators_loop_crashes_and_dying_engines_in_any_order_on_postgresql(
@@ -32,6 +36,8 @@ def test_operators_loop_crashes_and_dying_engines_in_any_order_on_postgresql(
 ) -> None:
     class OnPostgres(Races):
         make_store = staticmethod(postgres.address)
+        written = Counter[str]()
 
     few = settings(STEPS, max_examples=4)
     run_state_machine_as_test(seed(SEED)(OnPostgres), settings=few)
+    assert OnPostgres.written.total() > ACTS
