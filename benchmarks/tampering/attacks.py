@@ -101,7 +101,7 @@ def edit_policy(insider: Insider) -> Named:
     """What a policy was for: its row, the digest of it in the entry, hash and columns."""
     entries = insider.entries()
     last = {one.subject: one for one in entries if one.action.startswith("policy.")}
-    subject = insider.rng.choice(sorted(last)[:-1])
+    subject = insider.rng.choice(sorted(last))
     entry = last[subject]
     ((body,),) = insider.database.run("SELECT body FROM policies WHERE id = ?", subject)
     row = msgspec.json.decode(str(body))

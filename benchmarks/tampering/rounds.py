@@ -28,6 +28,8 @@ from policies.published import decode_keys, encode_keys
 from signals.errors import Conflict
 
 Kind = Literal["sqlite", "postgres"]
+MIN_WHOLE = 25
+"""Transactions after the last seal: an insider finds entries to lay hands on."""
 NAMES = re.compile(r"audit (?:entry|entries) (\d+)(?:–(\d+))?:")
 
 
@@ -115,6 +117,7 @@ def _stretch(round_: Round, life: Life, desk: AuditDesk) -> None:
         desk.publisher.rotate(by="ann")
     if rng.random() < 0.4:
         _seal(desk, rng, life.clock())
+    life.act(MIN_WHOLE)
     _must(desk)
 
 
