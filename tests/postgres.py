@@ -114,11 +114,29 @@ def rows_of(address: StoreAddress, query: str) -> list[tuple[object, ...]]:
 def running_postgres() -> Iterator[Postgres]:
     """A server of one's own, stopped and removed in the end."""
     folder = Path(tempfile.mkdtemp(prefix="trimtab-postgres-"))
-    try:
+    with _tidied_even_if_killed(folder):
         server = Postgres(folder)
         try:
             yield server
         finally:
             server.stop()
+
+
+@contextmanager
+def _tidied_even_if_killed(folder: Path) -> Iterator[None]:
+    """A process that waits for this one to end, however it ends, then stops what runs there."""
+    stop = 'read _; kill -QUIT "$(head -n 1 "$0/postmaster.pid")"; rm -rf "$0"'
+    watcher = subprocess.Popen(
+        ["sh", "-c", stop, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert watcher.stdin is not None
+    try:
+        yield
     finally:
+        watcher.stdin.close()
+        watcher.wait(30)
         shutil.rmtree(folder, ignore_errors=True)
