@@ -6,6 +6,7 @@ import hashlib
 import hmac
 
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from signals.errors import Denied, Rejected
 
@@ -38,10 +39,16 @@ def _digest(key: str) -> bytes:
 
 
 async def read_bounded(request: Request, max_bytes: int) -> bytes:
-    """The whole body. Raises ``TooLarge`` as soon as it is longer than ``max_bytes``."""
+    """The whole body. Raises ``TooLarge`` as soon as it is longer than ``max_bytes``.
+
+    Raises ``Rejected`` where the caller went away in the middle of it: nobody hears that.
+    """
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > max_bytes:
-            raise TooLarge("the body is too large", field="body", allowed=f"{max_bytes} bytes")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > max_bytes:
+                raise TooLarge("the body is too large", field="body", allowed=f"{max_bytes} bytes")
+    except ClientDisconnect:
+        raise Rejected("the caller went away before the body was there", field="body") from None
     return bytes(body)
