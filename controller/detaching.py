@@ -9,7 +9,7 @@ while, like any stranger's change.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct
 
@@ -20,11 +20,10 @@ from controller.latch import LatchState
 from controller.rollback import RollbackOperations
 from controller.store.port import Principal
 from controller.wishes import all_places
+from policies.overrides import Expiries
 from policies.runtime_config import ObservedSetting, RuntimeConfig
 from policies.settings import Effective, Setting, place
 from signals.errors import Conflict
-
-Expiries = Literal["keep", "let"]
 
 FREE: Final[tuple[LatchState, ...]] = ("released",)
 DETACHED: Final[tuple[LatchState, ...]] = ("detached",)

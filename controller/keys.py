@@ -24,7 +24,6 @@ from msgspec import Struct
 from controller.store.address import StoreAddress
 from controller.store.port import ROLES, Principal, Role, Tx
 from controller.store.settings import StoreSettings
-from controller.store.sql import SqlReader
 from policies.ids import new_id
 from signals.errors import Denied, Rejected
 from signals.events import MICROS, Kind
@@ -287,6 +286,8 @@ class StoreKeyReader:
         now_us: Callable[[], int] = wall_us,
         settings: StoreSettings | None = None,
     ) -> None:
+        from controller.store.sql import SqlReader
+
         self._store = SqlReader(where, settings)
         self._keys = Authenticator(self._store, cache_s=cache_s, now_us=now_us)
 

@@ -23,6 +23,8 @@ from policies.settings import Layer, Setting, place
 
 OverrideKind = Literal["pin", "force", "freeze"]
 OverrideState = Literal["active", "ended"]
+Expiries = Literal["keep", "let"]
+"""Of a target that is let go of: what expires stays as it is for good, or is left to expire."""
 
 PREFIX: Final[dict[OverrideKind, str]] = {"pin": "pin", "force": "frc", "freeze": "frz"}
 """How ids begin. Engines show them as a setting's policy, so they say what it is to anybody."""

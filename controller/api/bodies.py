@@ -7,14 +7,13 @@ from typing import Annotated, Any, Final
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from controller.detaching import Expiries
 from controller.keys import ANY, MAX_GRACE_S, MAX_RATE_PER_S, KeyRequest
 from controller.override_acts import OverrideRequest
 from controller.store.port import Role
 from policies.changes import ChangeKind
 from policies.knobs import TARGET_SCOPE
 from policies.laws import Variable
-from policies.overrides import OverrideKind
+from policies.overrides import Expiries, OverrideKind
 from policies.policy import Mode, OriginKind
 from policies.runtime_config import MAX_EXPIRY_S, Shrink
 from policies.settings import Setting

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from controller.cli import audit_offline
 from controller.cli.root import Json, Reason, fail, root_of, show
 from controller.cli.tables import when
 from controller.cli.tailing import moment
@@ -77,6 +76,8 @@ def verify(
     trimtab audit verify --db copy-of-store.db --heads heads.jsonl --public-keys audit.public.json
     trimtab audit verify --export audit.jsonl --heads heads.jsonl --public-keys audit.public.json
     """
+    from controller.cli import audit_offline
+
     if db is not None and export is not None:
         raise Rejected("verify a store or an export, not both", field="export")
     if db is None and export is None:
@@ -108,6 +109,8 @@ def export(
     \b
     trimtab audit export > audit.jsonl
     """
+    from controller.cli import audit_offline
+
     if db is not None:
         for line in audit_offline.lines_of(db, after, archives):
             sys.stdout.write(line.decode())
@@ -133,6 +136,8 @@ def prove(
     trimtab audit prove 17
     trimtab audit prove --first 1200
     """
+    from controller.cli import audit_offline
+
     if (index is None) == (first is None):
         raise Rejected("name an entry, or an older size with --first", field="index")
     with root_of(ctx).client() as client:

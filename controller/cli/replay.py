@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from msgspec import Struct
@@ -15,14 +15,16 @@ from msgspec import Struct
 from controller.cli.root import Json, root_of, show
 from controller.cli.tables import when
 from controller.cli.tailing import before, moment
-from controller.comparing import Comparison, compare
 from controller.keys import wall_us
 from controller.settings import Settings
 from signals.bus.port import BusReader
 from signals.errors import NotFound, Rejected
 from signals.events import MICROS
-from signals.features.reader import SqliteFeatures
-from signals.features.replaying import Folded, Stretch, fold_again
+
+if TYPE_CHECKING:  # what folds is heavy, and no other command needs it
+    from controller.comparing import Comparison
+    from signals.features.reader import SqliteFeatures
+    from signals.features.replaying import Folded, Stretch
 
 DIFFERS = 1
 MAX_SHOWN = 20
@@ -73,6 +75,7 @@ def replay(
     trimtab signals replay --into morning.db --from 8h --until 2h
     """
     from controller.bootstrap import bus_readers
+    from signals.features.reader import SqliteFeatures
 
     if compare_ and until is not None:
         raise Rejected(
@@ -111,6 +114,8 @@ def _chosen(readers: Mapping[int, BusReader], partition: int) -> BusReader:
 def _stretch(
     reader: BusReader, live: SqliteFeatures, since: str | None, until: str | None
 ) -> Stretch:
+    from signals.features.replaying import Stretch
+
     now_us = wall_us()
     first = max(0, reader.status().first - 1)
     return Stretch(
@@ -124,6 +129,7 @@ def _fold(
     settings: Settings, reader: BusReader, into: Path, stretch: Stretch, deadly: set[int]
 ) -> Folded:
     from controller.bootstrap import feature_rules
+    from signals.features.replaying import fold_again
 
     with feature_rules(settings) as rules:
         folded = fold_again(
@@ -142,6 +148,8 @@ def _compared(
     stretch: Stretch,
     settle_s: int,
 ) -> Replayed:
+    from controller.comparing import Comparison, compare
+
     first_us, last_us = done.folded.from_us, done.folded.to_us
     if first_us is None or last_us is None:
         return Replayed(into=done.into, folded=done.folded, comparison=Comparison())

@@ -8,7 +8,7 @@ import typer
 
 from controller.cli.root import UNAVAILABLE, Json, Reason, fail, root_of, show
 from controller.cli.tables import table, when
-from controller.detaching import Expiries
+from policies.overrides import Expiries
 
 app = typer.Typer(
     help="Take the hand off an engine, and up again.", no_args_is_help=True, rich_markup_mode=None
