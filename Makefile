@@ -77,7 +77,7 @@ counter-checks: models ## The journey where nothing should happen, and where it 
 
 # --------------------------------------------------------------------------------------- test
 test: check models ## Everything: make check, then all tests with real processes
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: $(READY) ## Formatting, lint, types and the floors
 	@$(PY) -m ruff format --check .
