@@ -55,9 +55,10 @@ QUICK: Final[dict[str, Any]] = {
     "washout_s": 0.2,
     "min_requests": 1,
     "alpha": 0.2,
+    "guard_alpha": 0.2,
     "max_units": 8,
 }
-QUIET_S, TRIAL_S, SETTLES_S = 1.0, 60.0, 40.0
+QUIET_S, TRIAL_S, SETTLES_S = 1.0, 120.0, 40.0
 MOST_OPEN = 6
 
 Verb = Literal["approve", "reject", "revert", "pause", "resume"]
@@ -85,6 +86,7 @@ class Both:
         self.world.traffic = False
         self.model = Model(TARGET, baseline={CAP: Setting(value=8)})
         self.heard = -1
+        self.tried_to_the_end = False
         self.reasons = 0
         self.world.run(QUIET_S)
         self.follow()
@@ -123,6 +125,24 @@ class Both:
         assert not left, f"stuck: {[(known.id, known.state) for known in left]}"
         self.world.run(QUIET_S)
         assert self.world.cap() == 8
+
+    def try_to_the_end(self) -> None:
+        """Once in a life, for it takes long: traffic, until what is on trial has its verdict."""
+        if self.tried_to_the_end or not self.model.has("on_trial"):
+            return
+        self.tried_to_the_end = self.world.traffic = True
+        self.world.run(TRIAL_S, until=lambda: not self.world.policies("on_trial"))
+        self.world.traffic = False
+        self.follow()
+
+    def change_the_baseline_that_a_file_owns(self, by: Principal) -> None:
+        settings = {CAP: Setting(value=4)}
+        self.act(
+            lambda: None,
+            lambda: self.world.operations.set_baseline(
+                TARGET, settings, called="mine", reason=self.reason(), by=by
+            ),
+        )
 
     def quiet(self) -> bool:
         """Let a while pass; whether the engine has what the model folds."""

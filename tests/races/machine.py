@@ -17,8 +17,11 @@ from controller.latch import Latch
 from controller.override_acts import OverrideRequest
 from policies.overrides import OverrideKind
 from policies.settings import Setting
-from tests.races.comparing import CAP, MOST_OPEN, PEOPLE, TARGET, TRIAL_S, VERBS, Both, Verb
+from tests.races.comparing import CAP, MOST_OPEN, PEOPLE, TARGET, VERBS, Both, Verb
 from tests.races.model import LAYERED
+
+Other = Literal["release", "baseline"]
+OTHERS: tuple[Other, ...] = get_args(Other)
 
 who = st.sampled_from(sorted(PEOPLE))
 which = st.integers(0, 1_000)
@@ -38,13 +41,15 @@ class Races(Both, RuleBasedStateMachine):
     def propose(self, by: str, value: int) -> None:
         self.proposed(PEOPLE[by], value)
 
-    @rule(by=who, value=caps)
-    def propose_and_have_it_tried(self, by: str, value: int) -> None:
+    @rule(by=who, value=caps, to_the_end=st.booleans())
+    def propose_and_have_it_tried(self, by: str, value: int, to_the_end: bool) -> None:
         made = self.proposed(PEOPLE[by], value)
         for name, other in PEOPLE.items():
             if made is not None and name != by:
                 self.say_yes(self.model.policies[made.id], other)
         self.time_passes(3)
+        if to_the_end and self.model.control == "free":
+            self.try_to_the_end()
 
     @precondition(lambda self: self.model.has("pending"))
     @rule(by=who, of=which, honest=st.integers(0, 5))
@@ -86,11 +91,14 @@ class Races(Both, RuleBasedStateMachine):
         self.try_release(PEOPLE[by])
 
     @precondition(lambda self: self.model.policies)
-    @rule(by=who, of=which, verb=st.sampled_from((*VERBS, "release")))
-    def whatever_it_is(self, by: str, of: int, verb: Verb | Literal["release"]) -> None:
+    @rule(by=who, of=which, verb=st.sampled_from((*VERBS, *OTHERS)))
+    def whatever_it_is(self, by: str, of: int, verb: Verb | Other) -> None:
         """An act on whatever there is, whether it makes sense or not."""
         if verb == "release":
             self.try_release(PEOPLE[by])
+            return
+        if verb == "baseline":
+            self.change_the_baseline_that_a_file_owns(PEOPLE[by])
             return
         policies = list(self.model.policies.values())
         self.try_out(verb, policies[of % len(policies)], PEOPLE[by])
@@ -139,16 +147,6 @@ class Races(Both, RuleBasedStateMachine):
         found = list(self.model.changes.values())
         self.end_change(found[of % len(found)].id, PEOPLE[by])
 
-    @rule(by=who)
-    def change_the_baseline_that_a_file_owns(self, by: str) -> None:
-        settings = {CAP: Setting(value=4)}
-        self.act(
-            lambda: None,
-            lambda: self.world.operations.set_baseline(
-                TARGET, settings, called="mine", reason=self.reason(), by=PEOPLE[by]
-            ),
-        )
-
     # -- everything else -------------------------------------------------------------------
 
     @rule(ticks=st.integers(1, 12))
@@ -161,14 +159,6 @@ class Races(Both, RuleBasedStateMachine):
         """The engine comes to have what it should; a moment later where something just expired."""
         if not self.quiet():
             assert self.quiet(), f"the engine has {self.world.cap()}"
-
-    @precondition(lambda self: self.model.control == "free" and self.model.has("on_trial"))
-    @rule()
-    def a_trial_ends(self) -> None:
-        self.world.traffic = True
-        self.world.run(TRIAL_S, until=lambda: not self.world.policies("on_trial"))
-        self.world.traffic = False
-        self.follow()
 
     @rule(what=st.sampled_from(("serve", "engine")))
     def something_is_killed(self, what: str) -> None:
