@@ -23,7 +23,7 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 
 .PHONY: help setup models run test check format types docs bench-engine bench-ingest bench-loop \
-	bench-control campaign counter-checks constraints clean distclean
+	bench-stop bench-audit campaign counter-checks constraints clean distclean
 
 help: ## Show the commands
 	@awk 'BEGIN {FS = ":.*## "; print "make …"} \
@@ -99,8 +99,11 @@ bench-engine: models ## Tokens per second, beside Hugging Face generate in the s
 bench-loop: models ## Signal to feature, and guard to applied, in milliseconds
 	@$(PY) -m benchmarks.loop $(ARGS)
 
-bench-control: models ## Hold and kill to read-back, in milliseconds, with parts of it broken
-	@$(PY) -m benchmarks.control $(ARGS)
+bench-stop: models ## Hold and kill to read-back, in milliseconds, with parts of it broken
+	@$(PY) -m benchmarks.stopping $(ARGS)
+
+bench-audit: $(READY) ## Policy transitions, verification, questions about a long past
+	@$(PY) -m benchmarks.audit $(ARGS)
 
 bench-ingest: $(READY) ## Events per second of ingest and features, beside the bare log and client
 	@$(PY) -m benchmarks.ingest $(ARGS)

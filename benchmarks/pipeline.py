@@ -1,7 +1,7 @@
 """Ingest and the feature stage as an operator runs them: a file, ``init``, keys, processes.
 
-Each process is ``trimtab --config FILE ingest | features``, started, stopped, killed and paused by
-name. Nothing else of the product runs: no engine, no control plane.
+Each process is ``trimtab --config FILE ingest | features | serve``, started, stopped, killed and
+paused by name. No engine runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STOP_S = 20.0
 POLL_S = 0.02
 
 BusKind = Literal["sqlite", "kafka"]
-Stage = Literal["ingest", "features"]
+Stage = Literal["ingest", "features", "serve"]
 
 
 class StoppedError(Exception):
@@ -84,7 +84,8 @@ class Pipeline:
 
     def key(self, name: str, *kinds: Kind) -> str:
         """A new producer's key that may post these kinds about everything."""
-        store = open_store(self.layout.store_url, self.settings.store)
+        address = self.settings.store.address(self.layout.store_db)
+        store = open_store(address, self.settings.store)
         try:
             with store.write() as tx:
                 wanted = KeyRequest(name=name, role="producer", kinds=kinds)

@@ -7,7 +7,6 @@ Ten entries each, so 100,000 policies make a million entries. The same seed make
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
 from random import Random
 from typing import Any, Final
 

@@ -8,10 +8,10 @@
 
 ``python -m benchmarks.races`` lives through rounds until ``serve`` was killed with ``kill -9``
 often enough, each round from its seed; ``--seed N --rounds 1`` is one of them again (its plan;
-moments are the machine's). Operators propose, approve, reject, revert, pause and resume, hold, kill,
-release and roll back, pin, force, freeze and take that back, declare changes and baselines, all on
-one target, in every role; every second act carries an Idempotency-Key and is tried again until it
-is answered. What must be true at the end:
+moments are the machine's). Operators propose, approve, reject, revert, pause and resume, hold,
+kill, release and roll back, pin, force, freeze and take that back, declare changes and baselines,
+all on one target, in every role; every second act carries an Idempotency-Key and is tried again
+until it is answered. What must be true at the end:
 
 ======================  ===========================================================================
 an act that was         is in the audit

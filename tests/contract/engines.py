@@ -19,7 +19,7 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from benchmarks.control.bare_engine import Seat, bare_engines
+from benchmarks.stopping.bare_engine import Seat, bare_engines
 from policies.runtime_config import CONTROL_PATH
 from tests.engine_process import CONTROL_KEY, PLAIN, SERVING_KEY, RunningEngine
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.control.bare_engine import bare_engines
-from benchmarks.control.black_hole import black_hole, refusing
+from benchmarks.stopping.bare_engine import bare_engines
+from benchmarks.stopping.black_hole import black_hole, refusing
 from controller.override_acts import OverrideRequest
 from controller.store.port import Tx
 from policies.runtime_config import Patch, SettingChange

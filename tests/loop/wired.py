@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.control.bare_engine import BareEngine
+from benchmarks.stopping.bare_engine import BareEngine
 from controller.baselines import bring_in_baseline
 from controller.fleet import Fleet, Replica, Watched, monotonic_s
 from controller.keys import wall_us

@@ -1,4 +1,4 @@
-"""``make bench-control``: hold and kill to read-back, under full load and with parts broken.
+"""``make bench-stop``: hold and kill to read-back, under full load and with parts broken.
 
 ::
 
@@ -20,10 +20,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.control.fleet import by_break_glass, by_operations, configured, fleet_urls, missed
-from benchmarks.control.system import System, running_system
-from benchmarks.control.tries import Try, shown, tries
 from benchmarks.figures import Figures, percentile, say, surroundings
+from benchmarks.stopping.fleet import by_break_glass, by_operations, configured, fleet_urls, missed
+from benchmarks.stopping.system import System, running_system
+from benchmarks.stopping.tries import Try, shown, tries
 from controller.break_glass import Verb
 
 AIMS = {

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.control.bare``: many engines without a model, in one process."""
+"""``python -m benchmarks.stopping.bare``: many engines without a model, in one process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from benchmarks.control.bare_engine import bare_engines
+from benchmarks.stopping.bare_engine import bare_engines
 from signals.stopping import stop_on_termination
 
 

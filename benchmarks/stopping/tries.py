@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from benchmarks.control.system import BASELINE, PINNED, System, released
+from benchmarks.stopping.system import BASELINE, PINNED, System, released
 from controller.break_glass import Verb
 
 

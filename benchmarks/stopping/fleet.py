@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from benchmarks.control.black_hole import black_hole, refusing
+from benchmarks.stopping.black_hole import black_hole, refusing
 from controller.break_glass import Verb, act
 from controller.control import ControlOperations, ControlReport
 from controller.fleet import Fleet, Replica, monotonic_s
@@ -23,7 +23,7 @@ from controller.store.port import Principal
 from controller.store.sql import open_store
 from engine.adapters.http import HttpActuator
 
-KEY = "bench-control-key"
+KEY = "bench-stop-key"
 GONE = 3
 """One that refuses connections, two that take them and say nothing."""
 OPERATOR = Principal(id="key_bench", name="bench", role="operator")
@@ -32,7 +32,7 @@ OPERATOR = Principal(id="key_bench", name="bench", role="operator")
 @contextmanager
 def fleet_urls(count: int) -> Iterator[tuple[list[str], list[str]]]:
     """Addresses of so many replicas, and those among them that are gone."""
-    words = [sys.executable, "-m", "benchmarks.control.bare"]
+    words = [sys.executable, "-m", "benchmarks.stopping.bare"]
     words += ["--count", str(count - GONE), "--key", KEY]
     with ExitStack() as stack:
         holes = [stack.enter_context(black_hole()) for _ in range(GONE - 1)]
