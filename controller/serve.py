@@ -18,6 +18,7 @@ import msgspec
 from controller import loop
 from controller.act_journal import record
 from controller.baselines import baseline_in_force
+from controller.carried_over import carry_over, left_over, note_of
 from controller.considering import remembered
 from controller.fleet import Fleet
 from controller.following import MANY, follow_latch, follows
@@ -28,6 +29,7 @@ from controller.rules.firing import Timers
 from controller.state import LOOP, Declared, LastRead, LoopState, Seen, Step
 from controller.store.port import Store, Tx
 from controller.wishes import Lower
+from policies.ids import new_id
 from policies.runtime_config import RuntimeConfig
 from signals.errors import Conflict, Unavailable
 from signals.events import MICROS
@@ -69,6 +71,7 @@ class TargetLoop:
         self._noted_past: Mapping[str, ReplicaPast] = {}
         self._loaded: tuple[tuple[int, Changes], LoopState] | None = None
         self._lost = 0
+        self._carried_over = False
         self._wake = threading.Event()
         self._stop = threading.Event()
         self.failed: BaseException | None = None
@@ -111,6 +114,8 @@ class TargetLoop:
         state = self._load(changes, now_us)
         waiting = any(policy.state == "approved" for policy in state.policies)
         seen = self._looker.look(state.trial, now_us=now_us, mono_s=self._mono(), plant=waiting)
+        if self._carries_over(seen, now_us):
+            return True
         replicas = self._replicas()
         seen = msgspec.structs.replace(seen, replicas=replicas, others=self._others())
         step = self._committed(state, seen, changes, now_us)
@@ -130,6 +135,25 @@ class TargetLoop:
                 record(tx, act)
         for act in acts:
             journal.forget(act)
+
+    def _carries_over(self, seen: Seen, now_us: int) -> bool:
+        """Take over what the version before had noted, once the replica it is of is seen."""
+        if self._carried_over or seen.observed is None:
+            return False
+        name = self._declared.name
+        with self._store.read() as tx:
+            left = left_over(tx, name)
+        if left:
+            with self._store.write() as tx:
+                carry_over(
+                    tx,
+                    name,
+                    seen.observed.replica,
+                    now_us=now_us,
+                    new_id=lambda: new_id("pin", now_us, self._entropy(8)),
+                )
+        self._carried_over = True
+        return left
 
     def _load(self, latch: Changes, now_us: int) -> LoopState:
         """What the store says, read again only when something was written since."""
@@ -263,7 +287,7 @@ class TargetLoop:
         for decision in step.decisions:
             tx.add_decision(decision)
         if step.last_reads != self._last_reads:
-            tx.set_note(f"last_reads:{name}", msgspec.json.encode(step.last_reads).decode())
+            tx.set_note(note_of(name), msgspec.json.encode(step.last_reads).decode())
         for segment in step.segments:
             tx.add_segment(segment, actor=LOOP, at_us=now_us)
         if self._notes_past(step):
@@ -284,7 +308,7 @@ class TargetLoop:
 
 
 def _stored_last_reads(tx: Tx, target: str) -> dict[str, LastRead]:
-    body = tx.note(f"last_reads:{target}")
+    body = tx.note(note_of(target))
     return {} if body is None else msgspec.json.decode(body, type=dict[str, LastRead])
 
 
