@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ class Client:
                 if answer.is_error:
                     answer.read()
                     raise _refusal(answer)
-                yield from answer.iter_lines()
+                yield from _lines(answer.iter_bytes())
         except httpx.HTTPError as error:
             raise self._away(error) from error
 
@@ -81,6 +81,21 @@ class Client:
     def _away(self, error: httpx.HTTPError) -> Unavailable:
         why = str(error) or type(error).__name__
         return Unavailable(f"{self.url} does not answer ({why}); is `trimtab up` running?")
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Lines end with a line feed and with nothing else: JSON holds U+2028 and its kin as they are.
+
+    >>> list(_lines(["a\\u2028b\\n".encode(), b"c\\r", b"\\n"]))
+    ['a\\u2028b', 'c']
+    """
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line.removesuffix(b"\r").decode()
+    if rest:
+        yield rest.decode()
 
 
 def read_key(path: Path) -> str:

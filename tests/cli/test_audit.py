@@ -46,6 +46,16 @@ def test_old_entries_are_sealed_and_a_key_is_rotated(served: Served) -> None:
     shutil.rmtree(folder)
 
 
+def test_a_reason_with_a_line_separator_in_it_is_exported_as_it_was_hashed(served: Served) -> None:
+    reason = "first line\u2028second\u0085third"
+    assert served.as_("operator")("hold", "chat", "-m", reason).code == 0
+    export = served.plane.folder / "export.jsonl"
+    export.write_text(served.as_("auditor")("audit", "export").out, "utf-8")
+    assert reason in export.read_text("utf-8")
+    found = served.as_("auditor")("audit", "verify", "--export", str(export))
+    assert found.out.endswith("clean\n")
+
+
 def test_a_restore_where_nothing_was_lost_is_refused(served: Served) -> None:
     refused = served.as_("admin")("audit", "restored", "--reason", "by mistake")
     assert refused.code == 2
