@@ -187,7 +187,7 @@ def decide(
     policy: Policy | None = None,
 ) -> None:
     """Store the decision so that it can be replayed: context, actions, propensity."""
-    chosen = f"{proposal.knob}={proposal.setting.words()}"
+    chosen = f"{proposal.place}={proposal.setting.words()}"
     context = {name: value for name, value in seen.features.items() if name in proposal.evidence}
     draft.decisions.append(
         Decision(

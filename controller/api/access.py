@@ -235,7 +235,8 @@ def _check_bounds(principal: Principal, request: Request, services: Services, ro
         if subject.scope is not None or route in BY_INTENT:
             check_sight(principal, subject.scope)
     elif route not in SCOPED_IN_ROUTE:
-        check_scope(principal, subject.scope or TARGET_SCOPE)
+        everything = subject.target is None and route not in BOUNDED_IN_ROUTE
+        check_scope(principal, subject.scope or (ANY if everything else TARGET_SCOPE))
 
 
 def _subject(request: Request, services: Services, route: Route) -> Subject:

@@ -10,6 +10,7 @@ from fastapi.responses import StreamingResponse
 from controller.api.access import Caller, Wired
 from controller.api.answers import NDJSON, Answer
 from controller.api.bodies import Sealing, WithReason
+from controller.api.bounds import check_sees_all
 from controller.api.problems import documented
 from controller.audit.export import export
 from controller.audit.verify import verify
@@ -28,11 +29,12 @@ LINES: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("", responses={**LINES, **documented(422)})
-def exported(services: Wired, after: After = -1) -> Response:
+def exported(services: Wired, caller: Caller, after: After = -1) -> Response:
     """The audit as JSON lines: index, leaf hash, and the stored bytes verbatim as a string.
 
     ``entry`` is null for an entry whose archive is not at hand.
     """
+    check_sees_all(caller)
     lines = export(services.store_file, after=after, archives=services.audit.archives.folder)
     return StreamingResponse(lines, media_type=NDJSON)
 

@@ -4,7 +4,7 @@ A key for some intents (``live``) only
 
 - **acts** on what has one of them as its scope: a policy or an override of ``live``, a body that
   names ``live``. What concerns the whole target (hold, kill, a policy of scope ``target``, a mode,
-  the baseline) and what concerns none (keys) is not his: the other intents would feel it;
+  the baseline) is not his: the other intents would feel it. Nor is what concerns none (keys);
 - **reads** records of his intents, and of the whole target, for that is where he lives. Of records
   that name another intent he sees none: lists leave them out, or ask him to name ``?intent=``.
 
@@ -39,11 +39,23 @@ def check_target(principal: Principal, target: str | None) -> None:
 
 
 def check_scope(principal: Principal, scope: str) -> None:
-    """Raise ``Denied`` unless the key may act on this scope: ``target``, or an intent's name."""
+    """Raise ``Denied`` unless the key may act on this scope: ``target``, or an intent's name.
+
+    ``*`` is what concerns no single target: only a key of every intent may act on it.
+    """
     if ANY not in principal.intents and scope not in principal.intents:
-        what = "the whole target" if scope == TARGET_SCOPE else scope
+        what = {TARGET_SCOPE: "the whole target", ANY: "all of them"}.get(scope, scope)
         raise Denied(
             f"the key of {principal.name} is for intents {_named(principal.intents)}, not {what}"
+        )
+
+
+def check_sees_all(principal: Principal) -> None:
+    """Raise ``Denied`` for a key of some intents: the audit holds records of all of them."""
+    if ANY not in principal.intents:
+        raise Denied(
+            f"the key of {principal.name} is for intents {_named(principal.intents)};"
+            " this is about all of them. See /v1/targets/{target}/timeline"
         )
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from controller.api.access import Wired
+from controller.api.access import Caller, Wired
 from controller.api.answers import Answer, Limit, page
+from controller.api.bounds import sees
 from controller.api.problems import documented
 from controller.api.target_views import declared
+from controller.keys import ANY
+from controller.store.port import Decision, Tx
+from policies.knobs import TARGET_SCOPE
 
 router = APIRouter(prefix="/v1", tags=["declarations"])
 
@@ -37,7 +41,20 @@ def rules(services: Wired, target: str | None = None) -> Response:
 
 
 @router.get("/decisions", tags=["decisions"], responses=documented(422))
-def decisions(services: Wired, target: str | None = None, limit: Limit = 100) -> Response:
+def decisions(
+    services: Wired, caller: Caller, target: str | None = None, limit: Limit = 100
+) -> Response:
     """What was decided, from which context, with what chance; newest first."""
     with services.store.read() as tx:
-        return Answer(page(tx.decisions(target=target, limit=limit), limit, None))
+        every = tx.decisions(target=target, limit=limit)
+        everything = ANY in caller.intents
+        found = [one for one in every if everything or sees(caller, _scope_of(tx, one))]
+    return Answer(page(found, limit, None))
+
+
+def _scope_of(tx: Tx, decision: Decision) -> str:
+    """Of the policy that came of it; of one that was denied, as its place says."""
+    if decision.policy_id is not None:
+        return tx.policy(decision.policy_id).scope
+    _, _, intent = decision.chosen.partition("=")[0].partition("@")
+    return intent or TARGET_SCOPE

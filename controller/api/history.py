@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from controller.api.access import Caller, Wired
 from controller.api.answers import NDJSON, Answer, Limit, page
+from controller.api.bounds import check_sees_all
 from controller.api.past_views import AHEAD_US, read_backs
 from controller.api.ports import Services
 from controller.api.problems import documented
@@ -22,9 +23,8 @@ from controller.history.sheets import sheet
 from controller.history.telling import Acted, Kind, acted
 from controller.history.timeline import Cursor, timeline
 from controller.history.times import OR_AGO, moment, rfc3339
-from controller.keys import ANY
-from controller.store.port import AuditQuery, Principal
-from signals.errors import Denied, Rejected
+from controller.store.port import AuditQuery
+from signals.errors import Rejected
 from signals.events import MICROS
 
 router = APIRouter(prefix="/v1", tags=["history"])
@@ -141,7 +141,7 @@ def acts(
     With ``Accept: text/csv`` or ``application/x-ndjson`` all of it, page after page, in one answer.
     ``details`` null: the entry's bytes lie in an archive of the audit.
     """
-    _check_sees_all(caller)
+    check_sees_all(caller)
     form, query = asked_for(accept), asked.query(services.clock())
     if form == "json":
         with services.store.read() as tx:
@@ -167,7 +167,7 @@ def control(
 
     Without ``from`` the last 30 days; without ``to`` until now.
     """
-    _check_sees_all(caller)
+    check_sees_all(caller)
     now_us = services.clock()
     to_us = _moment(services, to, "to") or now_us + 1
     from_us = _moment(services, from_, "from") or max(0, to_us - MONTH_US)
@@ -223,15 +223,6 @@ def _span(services: Services, from_: str, to: str) -> tuple[int, int]:
 
 def _moment(services: Services, text: str | None, name: str) -> int | None:
     return None if text is None else moment(text, field=name, now_us=services.clock())
-
-
-def _check_sees_all(caller: Principal) -> None:
-    """Raise ``Denied`` for a key of some intents: the audit holds records of all of them."""
-    if ANY not in caller.intents:
-        raise Denied(
-            f"the key of {caller.name} is for intents {', '.join(caller.intents)};"
-            " this is about all of them. See /v1/targets/{target}/timeline"
-        )
 
 
 def _check_order(from_us: int, to_us: int) -> None:

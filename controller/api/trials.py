@@ -7,9 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from controller.api import shapes
-from controller.api.access import Wired
+from controller.api.access import Caller, Wired
 from controller.api.answers import NDJSON, Answer, Limit, lines, page
+from controller.api.bounds import sees
 from controller.api.problems import documented
+from controller.keys import ANY
 
 router = APIRouter(prefix="/v1/trials", tags=["trials"])
 
@@ -21,12 +23,20 @@ ROWS: dict[int | str, dict[str, Any]] = {
 
 @router.get("", responses=documented(422))
 def listed(
-    services: Wired, target: str | None = None, running: bool | None = None, limit: Limit = 50
+    services: Wired,
+    caller: Caller,
+    target: str | None = None,
+    running: bool | None = None,
+    limit: Limit = 50,
 ) -> Response:
     """Newest first."""
     with services.store.read() as tx:
-        found = tx.trials(target=target, running=running, limit=limit)
-    return Answer(page([shapes.trial_line(one) for one in found], limit, None))
+        found = [
+            shapes.trial_line(one)
+            for one in tx.trials(target=target, running=running, limit=limit)
+            if ANY in caller.intents or sees(caller, tx.policy(one.plan.policy_id).scope)
+        ]
+    return Answer(page(found, limit, None))
 
 
 @router.get("/{trial_id}", responses=documented(404, 422))

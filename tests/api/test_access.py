@@ -17,6 +17,7 @@ from signals.errors import Broken
 from tests.api.plane import Plane
 from tests.api.records import known
 from tests.api.role_table import LETTERS, TABLE
+from tests.store.samples import a_decision, a_trial, stored_in
 
 NOWHERE = {
     "request_id": "chat.none",
@@ -172,6 +173,37 @@ def test_a_key_for_an_intent_acts_on_its_scope_and_on_nothing_else(plane: Plane)
     assert plane.call(token, "GET", "/v1/requests?target=chat").status == 403
     assert plane.call(token, "GET", "/v1/requests?target=chat&intent=live").status == 200
     assert plane.call(token, "GET", "/v1/requests?target=chat&intent=batch").status == 403
+
+
+def test_a_key_for_an_intent_sees_no_trial_and_no_decision_of_another(plane: Plane) -> None:
+    token = plane.key("eva", "viewer", intents=("live",))
+    store, places = plane.world.store, ("active_cap@live", "active_cap@batch", "active_cap")
+    policies = [stored_in(store, "pending", scope=s) for s in ("live", "batch", "target")]
+    with store.write() as tx:
+        for policy in policies:
+            tx.save_trial(a_trial(policy))
+            tx.add_decision(a_decision(id=f"dec_{policy.scope}", policy_id=policy.id))
+        for number, place in enumerate(places):
+            tx.add_decision(a_decision(id=f"dec_{number}", chosen=f"{place}=4", policy_id=None))
+    trials = plane.call(token, "GET", "/v1/trials")["items"]
+    assert {one["policy_id"] for one in trials} == {policies[0].id, policies[2].id}
+    assert len(plane.get("/v1/trials")["items"]) == 3
+    seen = {one["id"] for one in plane.call(token, "GET", "/v1/decisions")["items"]}
+    assert seen == {"dec_live", "dec_target", "dec_0", "dec_2"}
+    assert len(plane.get("/v1/decisions")["items"]) == 6
+
+
+def test_a_key_for_some_intents_takes_no_audit_out_and_gives_out_no_keys(plane: Plane) -> None:
+    auditor = plane.key("ida", "auditor", intents=("live",))
+    for path in ("/v1/audit", "/v1/history", "/v1/reports/control"):
+        assert plane.call(auditor, "GET", path).status == 403, path
+    everything = {"name": "mallory", "role": "admin"}
+    for intents in (("live",), ("target",), ("live", "target")):
+        admin = plane.key("-".join(intents), "admin", intents=intents)
+        assert plane.call(admin, "POST", "/v1/keys", everything).status == 403, intents
+        assert plane.call(admin, "POST", "/v1/audit/seal", {"entries": 1}).status == 403
+        held = plane.call(admin, "POST", "/v1/targets/chat/hold", {"reason": "a test"}).status
+        assert held == (200 if "target" in intents else 403)
 
 
 def test_every_route_says_what_it_answers_and_every_body_has_an_example(calm: Plane) -> None:
