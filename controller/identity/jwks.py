@@ -31,6 +31,16 @@ MAX_KEYS: Final = 64
 MIN_RSA_BITS: Final = 2048
 PUBLIC_KINDS: Final = frozenset({"RSA", "EC", "OKP"})
 
+FAULTS: Final = (
+    httpx.HTTPError,
+    httpx.InvalidURL,
+    ValueError,
+    KeyError,
+    TypeError,
+    RecursionError,
+)
+"""What an issuer that is down, or answers nonsense, leads to."""
+
 log = logging.getLogger(__name__)
 
 
@@ -93,7 +103,7 @@ class IssuerKeys:
             self._tried_s, self._answered = now_s, False
             self._keys = _usable(self._fetched())
             self._fetched_s, self._answered = now_s, True
-        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        except FAULTS as error:
             log.warning("the issuer's keys can't be had: %s: %s", type(error).__name__, error)
         finally:
             self._lock.release()
@@ -129,17 +139,24 @@ def _usable(members: Iterable[Any]) -> dict[str | None, PyJWK]:
     """Public signing keys by id; what can't be one is left out."""
     found: dict[str | None, PyJWK] = {}
     for member in members:
-        if not isinstance(member, dict) or member.get("kty") not in PUBLIC_KINDS:
+        if not isinstance(member, dict) or not _is_public(member):
             continue
         if member.get("use", "sig") != "sig":
             continue
         try:
             key = PyJWK(member)
-        except PyJWTError as error:
-            log.warning("a key of the issuer can't be used: %s", error)
+        except (PyJWTError, ValueError, TypeError, NotImplementedError) as error:
+            log.warning("a key of the issuer can't be used: %s: %s", type(error).__name__, error)
             continue
         if isinstance(key.key, RSAPublicKey) and key.key.key_size < MIN_RSA_BITS:
             log.warning("an RSA key of the issuer has only %d bits", key.key.key_size)
             continue
         found[member.get("kid")] = key
     return found
+
+
+def _is_public(member: dict[str, Any]) -> bool:
+    """A key of a kind that we know, without its private half, whose id can be one."""
+    kind, kid = member.get("kty"), member.get("kid")
+    named = kid is None or isinstance(kid, str)
+    return named and isinstance(kind, str) and kind in PUBLIC_KINDS and "d" not in member

@@ -291,6 +291,34 @@ def test_symmetric_weak_and_encrypting_keys_of_a_set_are_left_out(
     assert desk.refusal(SigningKey("enc", "RS256").sign(claims)) == 401
 
 
+ODD: dict[str, dict[str, object]] = {
+    "an algorithm that signs nothing": {"alg": "none", "kid": "odd"},
+    "an algorithm that is a list": {"alg": ["RS256"], "kid": "odd"},
+    "a kind that is a list": {"kty": ["RSA"], "kid": "odd"},
+    "an id that is a list": {"kid": ["odd"]},
+    "an id that is a number": {"kid": 7},
+    "a private half": {"d": "AQAB", "kid": "odd"},
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_one_odd_key_of_a_set_is_left_out_and_the_others_count(
+    desk: Desk, rsa_key: SigningKey, odd: str
+) -> None:
+    member = {**rsa_key.public(), **ODD[odd]}
+    desk.issuer.broken = json.dumps({"keys": [member, rsa_key.public()]}).encode()
+    assert desk.reader.read(rsa_key.sign(desk.issuer.claims())).role == "operator"
+    assert desk.refusal(SigningKey("odd", "RS256").sign(desk.issuer.claims())) == 401
+
+
+def test_a_key_set_nested_without_end_is_503_and_no_error_of_ours(
+    desk: Desk, rsa_key: SigningKey
+) -> None:
+    desk.issuer.broken = b'{"keys": ' + b"[" * 100_000
+    with pytest.raises(Unavailable):
+        desk.reader.read(rsa_key.sign(desk.issuer.claims()))
+
+
 def test_a_token_without_a_key_id_counts_only_where_there_is_one_key(issuer: Issuer) -> None:
     desk = Desk(issuer, jwks_url=f"{issuer.url}/keys")
     token = SigningKey(None, "RS256").sign(issuer.claims())
