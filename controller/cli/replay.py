@@ -65,10 +65,9 @@ def replay(
 ) -> None:
     """Fold the retained bus into a scratch file, by the definitions in force now.
 
-    Nothing of the running system is touched, and nothing of it moves meanwhile that matters: its
-    file is read as it was at the start. With --compare, closed windows and joined feedback
-    must be the same as in the running stage's own file, in the range that both have; what differs
-    is listed and the exit code is 1.
+    Nothing of the running system is touched: its file is read as it was at the start. With
+    --compare, closed windows and joined feedback must be the same as in the running stage's own
+    file, in the range that both have; what differs is listed and the exit code is 1.
 
     \b
     trimtab signals replay --into scratch.db --compare
