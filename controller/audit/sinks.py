@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
@@ -19,11 +20,13 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from controller.audit.settings import AuditSettings
 from controller.layout import Layout
 from controller.processes.secret_files import read_secret
+from controller.webhooks.settings import shown_url
 from signals.errors import Rejected, Unavailable
 
 TAIL_BYTES: Final = 65_536
 MAX_BYTES: Final = 1 << 30
 NDJSON: Final = "application/x-ndjson"
+BEARER: Final = re.compile(r"[\x21-\x7e]{1,4096}")
 
 
 class Sink(Protocol):
@@ -108,7 +111,7 @@ class HttpSink:
     def __init__(
         self, url: str, *, key: str | None, settings: AuditSettings, warning: str | None
     ) -> None:
-        self.where = urlsplit(url)._replace(query="", fragment="").geturl()
+        self.where = shown_url(url)
         self.warning = warning
         self._url = url
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
@@ -172,7 +175,8 @@ def open_sink(settings: AuditSettings, layout: Layout) -> Sink:
     """The configured sink. Raises ``Rejected`` naming the setting."""
     if settings.sink is None:
         return FileSink(layout.audit_heads, warning=_beside(layout.audit_heads, layout.root))
-    if settings.sink.partition("://")[0] in ("http", "https"):
+    if settings.sink.partition("://")[0].lower() in ("http", "https"):
+        _check_url(settings.sink)
         key_file = settings.sink_key_file
         return HttpSink(
             settings.sink,
@@ -193,11 +197,30 @@ def open_sink(settings: AuditSettings, layout: Layout) -> Sink:
 
 def _key(path: Path) -> str:
     try:
-        return read_secret(path)
-    except OSError as error:
+        key = read_secret(path)
+    except (OSError, UnicodeDecodeError) as error:
         raise Rejected(
-            f"audit.sink_key_file can't be read: {error}", field="audit.sink_key_file"
+            f"audit.sink_key_file can't be read: {type(error).__name__}",
+            field="audit.sink_key_file",
         ) from error
+    if BEARER.fullmatch(key) is None:
+        raise Rejected(
+            "audit.sink_key_file holds no bearer key",
+            field="audit.sink_key_file",
+            allowed="one line of visible ASCII characters",
+        )
+    return key
+
+
+def _check_url(url: str) -> None:
+    """Raise ``Rejected``, without a word of the URL: it may carry a secret."""
+    try:
+        parts = urlsplit(url)
+        usable = bool(httpx.URL(url).host and parts.hostname and parts.port != 0)
+    except (httpx.InvalidURL, ValueError):
+        usable = False
+    if not usable:
+        raise Rejected("audit.sink is no URL", field="audit.sink", allowed="http(s)://HOST/…")
 
 
 def _beside(path: Path, root: Path) -> str | None:

@@ -171,6 +171,32 @@ def test_a_sink_that_can_not_be_is_refused_by_name(world: World) -> None:
         assert refused.value.field == field
 
 
+def test_neither_the_sink_s_url_nor_its_key_is_shown_to_anybody(
+    world: World, server: HeadServer, tmp_path: Path
+) -> None:
+    carried = server.url.replace("//", "//robot:hunter2@").replace("/heads", "/canary/heads?t=x9")
+    with world.desk(sink=carried) as desk:
+        world.append()
+        assert desk.publisher.publish() is not None
+        shown = str(desk.publisher.status().shown())
+    assert not any(secret in shown for secret in ("hunter2", "robot", "canary", "x9"))
+    key = tmp_path / "sink.key"
+    for url, content in (
+        ("http://[canary", b"good"),
+        ("https://host:99999/canary", b"good"),
+        ("https:///canary", b"good"),
+        (server.url, b"canary\nsecond line"),
+        (server.url, "canary\u00e9".encode()),
+        (server.url, b"canary\xff"),
+        (server.url, b""),
+    ):
+        key.write_bytes(content)
+        with pytest.raises(Rejected) as refused, world.desk(sink=url, sink_key_file=key):
+            raise AssertionError(f"{url} opened with {content!r}")
+        assert str(refused.value.field).startswith("audit.sink")
+        assert "canary" not in str(refused.value.problem())
+
+
 def test_a_server_is_asked_again_and_the_newest_head_says_what_the_lost_ones_would_have(
     world: World, server: HeadServer, tmp_path: Path
 ) -> None:
