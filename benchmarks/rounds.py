@@ -49,9 +49,10 @@ class Progress(Generic[Round]):
         if not self._path.exists():
             return {}
         found = {}
+        kind: Any = Line[self._outcome]  # type: ignore[name-defined]
         for text in self._path.read_bytes().splitlines():
             try:
-                line = msgspec.json.decode(text, type=Line[self._outcome])  # type: ignore[name-defined]
+                line = msgspec.json.decode(text, type=kind)
             except msgspec.MsgspecError:
                 continue
             if line.code == self._code:

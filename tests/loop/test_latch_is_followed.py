@@ -9,7 +9,7 @@ from pathlib import Path
 from controller.control import LATCHED
 from controller.detaching import FREE
 from controller.following import GONE, follow_latch
-from controller.latch import KEPT, Latch, Latched
+from controller.latch import KEPT, Latch, Latched, LatchState
 from controller.state import LOOP
 from signals.errors import Conflict
 from tests.loop.cases import anything
@@ -26,8 +26,8 @@ def recorded(world: World) -> list[tuple[str, str, str]]:
         ]
 
 
-def latched(state: str, actor: str, since_us: int) -> Latched:
-    return Latched(state=state, actor=actor, reason=f"{state} by {actor}", since_us=since_us)  # type: ignore[arg-type]
+def latched(state: LatchState, actor: str, since_us: int) -> Latched:
+    return Latched(state=state, actor=actor, reason=f"{state} by {actor}", since_us=since_us)
 
 
 def test_a_crash_after_several_latched_acts_leaves_each_recorded_once_in_order(
