@@ -36,7 +36,8 @@ def test_a_crash_after_several_latched_acts_leaves_each_recorded_once_in_order(
     world = World(tmp_path, quality=anything)
     world.run(1)
     now_us = world.clock_us()
-    for n, (state, actor) in enumerate([("held", "ada"), ("killed", "bob"), ("released", "eve")]):
+    acts: list[tuple[LatchState, str]] = [("held", "ada"), ("killed", "bob"), ("released", "eve")]
+    for n, (state, actor) in enumerate(acts):
         world.fleet.latch.set("chat", latched(state, actor, now_us + n))
     world.start_controller()
     world.run(1)
