@@ -107,6 +107,22 @@ def test_twenty_at_once_are_carried_out_once(plane: Plane) -> None:
     assert count(plane) == 1
 
 
+def test_nothing_of_an_erasure_is_kept(plane: Plane) -> None:
+    for number, id_ in enumerate(("canary-4711", "canary-" + "x" * 300)):
+        body = {"by": "session", "id": id_, "reason": "a test"}
+        codes = [
+            plane.call("admin", "POST", "/v1/erasures", body, idempotency_key=f"k{number}").status
+            for _ in range(2)
+        ]
+        assert codes in ([202, 202], [422, 422])
+    with plane.world.store.read() as tx:
+        everybody = tx.keys()
+        admins = [one.id for one in everybody if one.role == "admin"]
+        assert [tx.answered(admin, key) for admin in admins for key in ("k0", "k1")] == [None, None]
+    files = plane.folder.glob("store.db*")
+    assert not any(b"canary-" in file.read_bytes() for file in files)
+
+
 def test_a_new_key_is_never_kept(plane: Plane) -> None:
     wanted = {"name": "eva", "role": "approver"}
     made = plane.call("admin", "POST", "/v1/keys", wanted, idempotency_key="k1")
