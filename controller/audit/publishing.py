@@ -89,6 +89,7 @@ class Publisher:
         self._clock = clock
         self._lock = threading.RLock()
         self._read_back = False
+        self._said_us = 0
         self._alarm: str | None = None
         self._sink_error: str | None = None
         self.failed: BaseException | None = None
@@ -300,10 +301,15 @@ class Publisher:
             )
 
     def _after_last(self) -> int:
-        """Now, or the time of what was said last: statements never run back."""
+        """Now, or the time of what was said last: statements never run back.
+
+        Also of what may be outside because only the answer was lost.
+        """
         last = [one.at_us for one in self._tail()[-1:]]
         memory = self._last()
-        return max(self._clock(), *last, 0 if memory is None else memory.at_us)
+        known = (self._said_us, *last, 0 if memory is None else memory.at_us)
+        self._said_us = max(self._clock(), *known)
+        return self._said_us
 
     def _tips(self) -> list[Checkpoint]:
         """The heads that the log must extend: our memory's, and the newest outside."""

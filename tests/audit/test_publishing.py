@@ -223,6 +223,32 @@ def test_a_server_is_asked_again_and_the_newest_head_says_what_the_lost_ones_wou
 
 
 @pytest.mark.parametrize("mute", [True, False])
+def test_a_clock_that_goes_back_after_a_lost_answer_is_no_alarm(
+    world: World, server: HeadServer, monkeypatch: pytest.MonkeyPatch, mute: bool
+) -> None:
+    server.mute = mute
+    with world.desk(sink=server.url) as desk:
+        bring = desk.sink.append
+
+        def lost(line: bytes) -> None:
+            bring(line)
+            raise Unavailable("the answer was lost")
+
+        world.append(3)
+        assert desk.publisher.publish() is not None
+        world.append(3)
+        monkeypatch.setattr(desk.sink, "append", lost)
+        with pytest.raises(Unavailable):
+            desk.publisher.publish()
+        monkeypatch.undo()
+        world.now_us -= 60 * MICROS
+        assert desk.publisher.publish() is not None
+        keys = desk.signer.public
+    assert len(server.lines) == 3
+    assert read_published(server.lines, keys).findings == ()
+
+
+@pytest.mark.parametrize("mute", [True, False])
 def test_a_server_s_heads_count_after_a_restart_read_back_or_remembered(
     world: World, server: HeadServer, mute: bool
 ) -> None:
