@@ -8,8 +8,7 @@ from sqlalchemy import select
 
 from controller.store.appending import Appending
 from controller.store.entry_rows import ENTRY_COLUMNS, EntryRows
-from controller.store.port import AuditQuery
-from controller.store.rows import bounded
+from controller.store.rows import bounded, sifted
 from controller.store.tables import audit_entries
 from policies.audit import Entry
 from policies.lifecycle import STATES
@@ -56,28 +55,6 @@ class AuditRows(Appending, EntryRows):
             details=details,
         )
 
-    def audit_page(self, wanted: AuditQuery) -> list[Entry]:
-        """Newest first."""
-        rows = audit_entries.c
-        query = select(*ENTRY_COLUMNS)
-        same = {"target": rows.target, "subject": rows.subject, "actor": rows.actor}
-        for name, column in same.items():
-            value = getattr(wanted, name)
-            if value is not None:
-                query = query.where(column == value)
-        if wanted.action is not None and wanted.action.endswith("."):
-            query = query.where(rows.action >= wanted.action, rows.action < wanted.action + LAST)
-        elif wanted.action is not None:
-            query = query.where(rows.action == wanted.action)
-        if wanted.from_us is not None:
-            query = query.where(rows.at_us >= wanted.from_us)
-        if wanted.to_us is not None:
-            query = query.where(rows.at_us < wanted.to_us)
-        if wanted.before is not None:
-            query = query.where(rows.leaf_index < wanted.before)
-        query = query.order_by(rows.leaf_index.desc()).limit(bounded(wanted.limit))
-        return [self._entry(row) for row in self._audited.execute(query)]
-
     def audit(
         self,
         *,
@@ -89,10 +66,10 @@ class AuditRows(Appending, EntryRows):
         """Entries above ``after``, in order, decoded from the bytes that were hashed."""
         rows = audit_entries.c
         query = select(*ENTRY_COLUMNS).where(rows.leaf_index > after)
-        if target is not None:
-            query = query.where(rows.target == target)
         if subject is not None:
             query = query.where(rows.subject == subject)
+        if target is not None:
+            query = query.where((rows.target if subject is None else sifted(rows.target)) == target)
         query = query.order_by(rows.leaf_index).limit(bounded(limit))
         return [self._entry(row) for row in self._audited.execute(query)]
 
@@ -103,7 +80,7 @@ class AuditRows(Appending, EntryRows):
         rows = audit_entries.c
         query = select(rows.subject).where(rows.subject >= prefix, rows.subject < prefix + LAST)
         if target is not None:
-            query = query.where(rows.target == target)
+            query = query.where(sifted(rows.target) == target)
         if before is not None:
             query = query.where(rows.subject < before)
         query = query.distinct().order_by(rows.subject.desc()).limit(bounded(limit))

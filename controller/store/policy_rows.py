@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import merge
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, bindparam, select, update
+from sqlalchemy import ColumnElement, bindparam, func, select, update
 
 from controller.store.audit_rows import AuditRows
 from controller.store.port import PolicyFilter
-from controller.store.rows import bounded, content, decoded, encoded, written
+from controller.store.rows import bounded, content, decoded, encoded, sifted, written
 from controller.store.tables import policies
 from policies.ids import first_id
-from policies.lifecycle import STATES, State, check_move
+from policies.lifecycle import FINAL, STATES, State, check_move
 from policies.policy import Policy
 from signals.errors import Broken, Conflict, NotFound
 
@@ -24,6 +26,8 @@ IDENTITY: Final = frozenset(
 ENTRY_KEYS: Final = frozenset({"before", "after", "rev", "content", "changes", "policy"})
 """Members of an audit entry's details that the store writes; a caller's own may not hide them."""
 
+PROBED: Final = 1000
+"""Policies of one filter that are counted to see which leads."""
 
 SET_IF_REV: Final = update(policies).where(
     policies.c.id == bindparam("id_"), policies.c.rev == bindparam("rev_")
@@ -53,16 +57,56 @@ class PolicyRows(AuditRows):
         wanted: PolicyFilter | None = None,
     ) -> list[Policy]:
         """Newest first; ``before`` is the last id of the page before."""
-        query = select(policies.c.body)
-        if target is not None:
-            query = query.where(policies.c.target == target)
-        if states is not None:
-            query = query.where(policies.c.state.in_(states))
-        if before is not None:
-            query = query.where(policies.c.id < before)
-        if wanted is not None:
-            query = query.where(*_conditions(wanted))
-        query = query.order_by(policies.c.id.desc()).limit(bounded(limit))
+        wanted, limit = wanted or PolicyFilter(), bounded(limit)
+        given = _given(wanted, target, states)
+        bounds = _bounds(wanted, before)
+        lead = self._leading(given)
+        if lead != "state":
+            return self._bodies([*bounds, *_filters(given, lead)], limit)
+        given = {"target": tuple(self._targets()), **given}
+        if FINAL.isdisjoint(given["state"]):  # Few at a time: policies pile up in final ones alone.
+            return self._bodies([*bounds, *_filters(given, lead)], limit)
+        found = [
+            self._ids(
+                [*bounds, *_filters({**given, "target": (at,), "state": (state,)}, lead)], limit
+            )
+            for at in given["target"]
+            for state in given["state"]
+        ]
+        latest = list(islice(merge(*found, reverse=True), limit))
+        return self._bodies([policies.c.id.in_(latest)], limit) if latest else []
+
+    def _leading(self, given: Mapping[str, tuple[str, ...]]) -> str | None:
+        """The filter that the fewest policies meet, as far as a bounded look says; None: none."""
+        if len(given) < 2 or given.keys() == {"state", "target"}:
+            return next(iter(given), None)
+        return min(given, key=lambda name: self._few(name, given))
+
+    def _few(self, name: str, given: Mapping[str, tuple[str, ...]]) -> int:
+        """How many policies meet it; no more than ``PROBED`` are counted."""
+        asked = {name: given[name]}
+        if name == "state":
+            asked |= {"target": given.get("target") or tuple(self._targets())}
+        some = select(policies.c.id).where(*_filters(asked, name)).limit(PROBED).subquery()
+        return int(self._connection.execute(select(func.count()).select_from(some)).scalar_one())
+
+    def _targets(self) -> list[str]:
+        """Each target that ever had a policy; one look in the index for each."""
+        names, beyond = list[str](), policies.c.target >= ""
+        while True:
+            query = select(policies.c.target).where(beyond).order_by(policies.c.target).limit(1)
+            name = self._connection.execute(query).scalar_one_or_none()
+            if name is None:
+                return names
+            names.append(name)
+            beyond = policies.c.target > name
+
+    def _ids(self, where: Iterable[ColumnElement[bool]], limit: int) -> list[str]:
+        query = select(policies.c.id).where(*where).order_by(policies.c.id.desc()).limit(limit)
+        return list(self._connection.execute(query).scalars())
+
+    def _bodies(self, where: Iterable[ColumnElement[bool]], limit: int) -> list[Policy]:
+        query = select(policies.c.body).where(*where).order_by(policies.c.id.desc()).limit(limit)
         return [decoded(body, Policy) for body in self._connection.execute(query).scalars()]
 
     def add_policy(self, policy: Policy) -> Policy:
@@ -164,22 +208,39 @@ class PolicyRows(AuditRows):
         )
 
 
-def _conditions(wanted: PolicyFilter) -> list[ColumnElement[bool]]:
-    """Ids rise with the time of the proposal, so a span of time is a span of ids."""
-    columns = policies.c
-    same = {
-        columns.knob: wanted.knob,
-        columns.scope: wanted.scope,
-        columns.origin: wanted.origin,
-        columns.proposed_by: wanted.proposed_by,
-        columns.verdict: wanted.verdict,
+def _given(
+    wanted: PolicyFilter, target: str | None, states: Sequence[State] | None
+) -> dict[str, tuple[str, ...]]:
+    """The filters by column, in the order in which they lead where many policies meet each."""
+    one = {
+        "proposed_by": wanted.proposed_by,
+        "knob": wanted.knob,
+        "scope": wanted.scope,
+        "verdict": wanted.verdict,
+        "origin": wanted.origin,
     }
-    found = [column == value for column, value in same.items() if value is not None]
+    state = {} if states is None else {"state": tuple(dict.fromkeys(states))}
+    there = {} if target is None else {"target": (target,)}
+    return {**state, **there, **{name: (one,) for name, one in one.items() if one is not None}}
+
+
+def _bounds(wanted: PolicyFilter, before: str | None) -> list[ColumnElement[bool]]:
+    """Ids rise with the time of the proposal, so a span of time is a span of ids."""
+    found = [] if before is None else [policies.c.id < before]
     if wanted.from_us is not None:
-        found.append(columns.id >= first_id("pol", wanted.from_us))
+        found.append(policies.c.id >= first_id("pol", wanted.from_us))
     if wanted.to_us is not None:
-        found.append(columns.id < first_id("pol", wanted.to_us))
+        found.append(policies.c.id < first_id("pol", wanted.to_us))
     return found
+
+
+def _filters(given: Mapping[str, tuple[str, ...]], lead: str | None) -> list[ColumnElement[bool]]:
+    """``lead`` on its bare column, which an index serves; the others on what none can."""
+    bare = ("target", "state") if lead == "state" else (lead,)
+    columns = {
+        name: policies.c[name] if name in bare else sifted(policies.c[name]) for name in given
+    }
+    return [columns[name].in_(values) for name, values in given.items()]
 
 
 def row_of(policy: Policy) -> dict[str, Any]:

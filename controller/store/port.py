@@ -279,9 +279,6 @@ class Tx(
     ) -> list[Entry]:
         """Entries with a higher index, in order, decoded from their stored bytes."""
 
-    def audit_page(self, wanted: AuditQuery) -> list[Entry]:
-        """A page of the audit, newest first."""
-
     def subjects(
         self, prefix: str, *, target: str | None = None, before: str | None = None, limit: int = 100
     ) -> list[str]:

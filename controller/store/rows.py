@@ -6,7 +6,7 @@ import hashlib
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Table
+from sqlalchemy import ColumnElement, Connection, Table, func
 from sqlalchemy.dialects import postgresql, sqlite
 
 from signals.errors import Broken, Rejected
@@ -63,6 +63,11 @@ def bounded(limit: int) -> int:
             allowed=f"1..{MAX_ROWS} rows",
         )
     return limit
+
+
+def sifted(column: ColumnElement[str]) -> ColumnElement[str]:
+    """The column as no index serves it: what is found by another filter is compared with it."""
+    return func.coalesce(column, "")
 
 
 def content(body: str) -> str:

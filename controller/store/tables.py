@@ -65,6 +65,8 @@ Index(None, policies.c.target, policies.c.id)
 Index(None, policies.c.origin, policies.c.id)
 Index(None, policies.c.proposed_by, policies.c.id)
 Index(None, policies.c.verdict, policies.c.id)
+Index(None, policies.c.knob, policies.c.id)
+Index(None, policies.c.scope, policies.c.id)
 
 trials = Table(
     "trials",
@@ -78,6 +80,9 @@ trials = Table(
     Column("body", Text, nullable=False),
 )
 Index(None, trials.c.target, trials.c.state, trials.c.began_us)
+Index(None, trials.c.target, trials.c.began_us, trials.c.id)
+Index(None, trials.c.state, trials.c.began_us, trials.c.id)
+Index(None, trials.c.began_us, trials.c.id)
 
 decisions = Table(
     "decisions",
@@ -197,6 +202,8 @@ overrides = Table(
     Column("body", Text, nullable=False),
 )
 Index(None, overrides.c.target, overrides.c.state, overrides.c.id)
+Index(None, overrides.c.target, overrides.c.id)
+Index(None, overrides.c.state, overrides.c.id)
 
 declared_changes = Table(
     "declared_changes",
@@ -207,7 +214,8 @@ declared_changes = Table(
     Column("until_us", BigInteger, nullable=True),
     Column("body", Text, nullable=False),
 )
-Index(None, declared_changes.c.target, declared_changes.c.from_us)
+Index(None, declared_changes.c.target, declared_changes.c.id)
+Index(None, declared_changes.c.target, declared_changes.c.until_us)
 
 baselines = Table(
     "baselines",
@@ -246,6 +254,9 @@ deliveries = Table(
     Column("body", Text, nullable=False),
 )
 Index(None, deliveries.c.state, deliveries.c.due_us)
+Index(None, deliveries.c.entry)
+Index(None, deliveries.c.hook, deliveries.c.entry)
+Index(None, deliveries.c.hook, deliveries.c.state, deliveries.c.entry)
 
 idempotent_answers = Table(
     "idempotent_answers",

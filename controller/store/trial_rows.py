@@ -34,8 +34,8 @@ class TrialRows(Rows):
         if target is not None:
             query = query.where(trials.c.target == target)
         if running is not None:
-            done = trials.c.state == "done"
-            query = query.where(~done if running else done)
+            states = ("running", "paused") if running else ("done",)
+            query = query.where(trials.c.state.in_(states))
         query = query.order_by(trials.c.began_us.desc(), trials.c.id.desc()).limit(bounded(limit))
         return [decoded(body, Trial) for body in self._connection.execute(query).scalars()]
 

@@ -102,6 +102,11 @@ INDEXES = {
     "ix_policies_origin_id": ("policies", ["origin", "id"]),
     "ix_policies_proposed_by_id": ("policies", ["proposed_by", "id"]),
     "ix_policies_verdict_id": ("policies", ["verdict", "id"]),
+    "ix_policies_knob_id": ("policies", ["knob", "id"]),
+    "ix_policies_scope_id": ("policies", ["scope", "id"]),
+    "ix_trials_target_began_us_id": ("trials", ["target", "began_us", "id"]),
+    "ix_trials_state_began_us_id": ("trials", ["state", "began_us", "id"]),
+    "ix_trials_began_us_id": ("trials", ["began_us", "id"]),
 }
 POLICY_COLUMNS = ("scope", "origin", "proposed_by", "verdict")
 TABLES = (
@@ -205,6 +210,8 @@ def _acts() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_overrides"),
     )
     op.create_index("ix_overrides_target_state_id", "overrides", ["target", "state", "id"])
+    op.create_index("ix_overrides_target_id", "overrides", ["target", "id"])
+    op.create_index("ix_overrides_state_id", "overrides", ["state", "id"])
     op.create_table(
         "declared_changes",
         sa.Column("id", ID, nullable=False),
@@ -214,7 +221,9 @@ def _acts() -> None:
         sa.Column("body", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_declared_changes"),
     )
-    op.create_index("ix_declared_changes_target_from_us", "declared_changes", ["target", "from_us"])
+    for last in ("id", "until_us"):
+        name = f"ix_declared_changes_target_{last}"
+        op.create_index(name, "declared_changes", ["target", last])
     op.create_table(
         "baselines",
         sa.Column("target", NAME, nullable=False),
@@ -258,6 +267,9 @@ def _outside() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_deliveries"),
     )
     op.create_index("ix_deliveries_state_due_us", "deliveries", ["state", "due_us"])
+    op.create_index("ix_deliveries_entry", "deliveries", ["entry"])
+    op.create_index("ix_deliveries_hook_entry", "deliveries", ["hook", "entry"])
+    op.create_index("ix_deliveries_hook_state_entry", "deliveries", ["hook", "state", "entry"])
     op.create_table(
         "idempotent_answers",
         sa.Column("principal", NAME, nullable=False),
