@@ -72,9 +72,7 @@ def desired(
     layers = [*kept_layers(policies), *_emergencies(policies), *_overridden(held)]
     alone = _left_alone(held)
     if control.killed:
-        hold = on_kill == "hold"
-        folded = effective({} if hold else baseline, standing(layers, on_kill))
-        return Desired(settings=folded, hold=hold, left_alone=_besides(alone, folded, hold))
+        return _killed(baseline, layers, alone, on_kill)
     block, stamp = current_block(trial), None
     if trial is not None and block is not None and not control.hold:
         stamp = TrialStamp(id=trial.plan.id, block=block.index, arm=block.arm)
@@ -90,11 +88,22 @@ def desired(
     )
 
 
-def _besides(
-    alone: tuple[str, ...], folded: Mapping[str, Effective], hold: bool
-) -> tuple[str, ...]:
-    """A kill that goes somewhere takes strangers' changes with it; one that holds keeps them."""
-    return tuple(at for at in alone if at not in folded) if hold else ()
+def _killed(
+    baseline: Mapping[str, Setting],
+    layers: list[Layer],
+    alone: tuple[str, ...],
+    on_kill: OnKill,
+) -> Desired:
+    """A kill that goes somewhere takes strangers' changes with it; one that holds keeps them.
+
+    Under one that holds the lasting layers are what a force falls back to, and what an engine that
+    restarts is brought back to.
+    """
+    if on_kill != "hold":
+        return Desired(settings=effective(baseline, standing(layers, on_kill)))
+    folded = effective(baseline, standing(layers, "last_stable"))
+    alone = tuple(at for at in alone if not _by_person(folded.get(at)))
+    return Desired(settings=folded, hold=True, left_alone=alone)
 
 
 def _by_person(found: Effective | None) -> bool:

@@ -81,11 +81,16 @@ def has(
 
 
 def _places(wish: Desired, seen: RuntimeConfig) -> Iterator[tuple[KnobSpec, str]]:
-    """What is compared: every place that the engine offers; under a hold the forced ones."""
+    """What is compared: every place that the engine offers; under a hold the forced ones.
+
+    One that restarted has nothing that a hold could keep: it gets the whole wish, and the hold.
+    """
+    booted = seen.version == 0 and not seen.hold
+    held = wish.hold and not wish.through_hold and not booted
     for spec in seen.knobs:
         for scope in spec.scopes if _is_live(spec) else ():
             at = place(spec.name, scope)
-            stays = wish.hold and not wish.through_hold and at not in wish.sent()
+            stays = held and at not in wish.sent()
             if at not in wish.left_alone and not stays:
                 yield spec, scope
 

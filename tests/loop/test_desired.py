@@ -138,11 +138,21 @@ def test_a_kill_goes_where_it_was_declared_to(on_kill: OnKill, value: int) -> No
     assert (cap(found), found.trial, found.hold) == (value, None, False)
 
 
-def test_a_kill_to_hold_wishes_nothing_but_the_hold() -> None:
+def test_a_kill_to_hold_sends_nothing_but_the_hold() -> None:
     found = wish(
         policy("p1", "kept", 16), control=Control(target="chat", killed=True), on_kill="hold"
     )
-    assert (found.settings, found.hold) == ({}, True)
+    assert (found.sent(), found.hold) == ({}, True)
+
+
+def test_what_is_forced_under_a_kill_to_hold_falls_back_to_what_was_kept() -> None:
+    forced = pin(3, id="frc_1", kind="force")
+    killed = Control(target="chat", killed=True)
+    kept = policy("p1", "kept", 16)
+    found = desired(BASELINE, [kept], None, killed, [forced], on_kill="hold", now_us=NOW_US)
+    patch = plan_patch(found, seen(4), epoch=1, change_id="c", now_us=NOW_US)
+    assert patch is not None
+    assert [one.fallback for one in patch.settings] == [Fallback(value=16, policy_id="p1")]
 
 
 def pin(value: int, **more: object) -> Override:
