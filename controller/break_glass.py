@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from controller.act_journal import ActKind
 from controller.bounded import Bounded
-from controller.control import ControlOperations, ControlReport
+from controller.control import OURS, ControlOperations, ControlReport
 from controller.fleet import Fleet, Replica, monotonic_s
 from controller.following import said
 from controller.keys import wall_us
@@ -29,7 +29,7 @@ from controller.state import BREAK_GLASS, Declared
 from controller.store.port import Principal, Tx
 from controller.store.sql import SqlReader
 from engine.adapters.http import HttpActuator
-from signals.errors import NotFound, Rejected, TrimtabError, Unavailable
+from signals.errors import Conflict, NotFound, Rejected, TrimtabError, Unavailable
 
 Verb = Literal["hold", "kill", "release"]
 
@@ -61,6 +61,7 @@ class ReadOnlyStore:
 def act(settings: Settings, targets: Sequence[str], verb: Verb, reason: str) -> list[ControlReport]:
     """Latch and reach every replica; the reports list those that were not. Raises ``Rejected``.
 
+    Detached targets are left out, as by the control plane; ``Conflict`` where no other is named.
     Who did it, why, and what was read back where goes into a file beside the latch, which the loop
     puts into the audit when the store is back.
     """
@@ -69,12 +70,13 @@ def act(settings: Settings, targets: Sequence[str], verb: Verb, reason: str) -> 
     layout = Layout(settings.state_dir)
     latch, by = Latch(layout.latch), _who()
     change = Latched(state=STATES[verb], actor=by.id, reason=said(reason), since_us=wall_us())
-    for target in targets:
-        latch.set(target, change)
+    chosen = [target for target in targets if latch.set(target, change, over=OURS)]
+    if not chosen:
+        raise Conflict("detached: nothing is sent there until it is attached", field="target")
     with ExitStack() as stack:
         store = ReadOnlyStore(SqlReader(settings.store.address(layout.store_db), settings.store))
         stack.callback(store.close)
-        replicas = _replicas(settings, targets, store, stack)
+        replicas = _replicas(settings, chosen, store, stack)
         fleet = Fleet(
             replicas,
             latch,
@@ -85,12 +87,12 @@ def act(settings: Settings, targets: Sequence[str], verb: Verb, reason: str) -> 
         operations = BreakGlass(
             store,
             fleet,
-            {name: _declared(settings, name) for name in targets},
+            {name: _declared(settings, name) for name in chosen},
             clock=wall_us,
             mono=monotonic_s,
             wake=lambda: None,
         )
-        return operations.carry_out(targets, change, by)
+        return operations.carry_out(chosen, change, by)
 
 
 class BreakGlass(ControlOperations):

@@ -142,11 +142,8 @@ class ControlOperations:
         layers and the latch.
         """
         began_s, now_us = self._mono(), self._clock()
-        chosen = [
-            declared
-            for declared in map(self.target, targets)
-            if self._fleet.latch.set(declared.name, change, over=over)
-        ]
+        known = [self.target(target) for target in targets]
+        chosen = [one for one in known if self._fleet.latch.set(one.name, change, over=over)]
         names = [one.name for one in chosen]
         latched = standing((change,))
         if wish is None:

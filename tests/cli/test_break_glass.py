@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller.act_journal import ActJournal, record
-from controller.latch import Latch
+from controller.latch import Latch, Latched
 from controller.store.sql import open_store
 from policies.runtime_config import Patch, RuntimeConfig, SettingChange
 from tests.cli.running import Trimtab
@@ -155,6 +155,20 @@ def test_who_broke_the_glass_why_and_what_was_reached_waits_for_the_store(
             (entry,) = [one for one in tx.audit() if one.action == "control.break_glass"]
     assert (entry.actor, entry.at_us, entry.details["reason"]) == (act.by, act.at_us, act.reason)
     assert list(entry.details["replicas"].values()) == ["as wished"]
+
+
+@pytest.mark.parametrize("verb", ["hold", "kill", "release"])
+def test_a_detached_target_stays_detached_and_is_not_touched(
+    trimtab: Trimtab, engine: RunningEngine, tmp_path: Path, verb: str
+) -> None:
+    latch = Latch(tmp_path / "state" / "latch.json")
+    latch.set("chat", Latched(state="detached", actor="key_ada", reason="ours", since_us=1))
+    seen = put(engine, SettingChange(knob="active_cap", value=5), hold=False)
+    done = trimtab(verb, "chat", "--direct", "-m", "a test")
+    assert done.code != 0
+    assert "detached" in done.err
+    assert latch.read()["chat"].state == "detached"
+    assert now(engine).version == seen.version
 
 
 def test_what_is_forced_stands_when_nobody_can_be_asked(
