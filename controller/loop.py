@@ -18,7 +18,7 @@ from random import Random
 
 from controller.desired import desired
 from controller.emergencies import release
-from controller.overriding import end_overrides, heed
+from controller.overriding import check_ground, end_overrides, heed
 from controller.proposing import propose
 from controller.reading import take_in
 from controller.state import Draft, LoopState, Seen, Step
@@ -37,10 +37,11 @@ def step(state: LoopState, seen: Seen, *, now_us: int, rng: Random) -> Step:
     take_in(draft, seen)
     end_overrides(draft)
     if not (state.control.hold or state.control.killed):
+        check_ground(draft, seen)
         if not seen.blind:
             judge(draft, seen)
         release(draft, seen)
-        heed(draft, seen)
+        heed(draft)
         suspend(draft)
         if not seen.blind:
             start(draft, seen)

@@ -12,7 +12,7 @@ from controller.approving import approval_of
 from controller.baseline_acts import BaselineOperations
 from controller.considering import Evaluation, consider, evaluate
 from controller.declaring import ChangeOperations
-from controller.following import said
+from controller.following import MANY, said
 from controller.hand_made import (
     by_hand,
     check_unmoved,
@@ -24,7 +24,7 @@ from controller.hand_made import (
 from controller.reverting import check_on_top, newer_kept, take_away
 from controller.spec_checks import check_setting
 from controller.state import Declared
-from controller.store.port import Principal
+from controller.store.port import Principal, Tx
 from controller.trial import blocks
 from controller.trials import Trial
 from policies.guardrails import refused
@@ -142,7 +142,7 @@ class Operations(ChangeOperations, BaselineOperations):
                 at_us=now_us,
                 approvals=approvals,
                 decided_by=by.id,
-                expires_us=now_us + declared.trial.approval_ttl_s * MICROS,
+                expires_us=now_us + _lives_s(declared, policy) * MICROS,
             )
         self._wake()
         return moved
@@ -198,9 +198,7 @@ class Operations(ChangeOperations, BaselineOperations):
         with self._store.write() as tx:
             policy = tx.policy(policy_id)
             moved = tx.move(policy, "on_trial", actor=by.id, at_us=now_us, cause=None)
-            control = tx.control(policy.target)
-            if control.hold or control.killed:
-                raise Conflict(f"{policy.target} is held; release it first", field="target")
+            _check_runs(tx, policy.target)
             if policy.trial is not None:
                 tx.save_trial(_resumed(tx.trial(policy.trial), now_us))
         self._wake()
@@ -259,6 +257,13 @@ class Operations(ChangeOperations, BaselineOperations):
         return next((spec.boot for spec in specs if spec.name == policy.knob), None)
 
 
+def _lives_s(declared: Declared, policy: Policy) -> int:
+    """An approved change may wait so long for its turn; an emergency ends then, at work or not."""
+    if policy.emergency:
+        return declared.guardrails.emergency_s
+    return declared.trial.approval_ttl_s
+
+
 def _spec_in(target: str, seen: RuntimeConfig, knob: str) -> KnobSpec:
     specs = {spec.name: spec for spec in seen.knobs}
     if knob not in specs:
@@ -276,6 +281,18 @@ OTHERS_PAUSE: Final = {
     "override": "an override covers it; the trial goes on when that ends",
     "change": "a declared change or a freeze window suspends it; the trial goes on after it",
 }
+
+
+def _check_runs(tx: Tx, target: str) -> None:
+    """Raise ``Conflict`` where no trial may run now, whoever paused it."""
+    control = tx.control(target)
+    if control.detached:
+        raise Conflict(f"{target} is detached; attach it first", field="target")
+    if control.hold or control.killed:
+        raise Conflict(f"{target} is held; release it first", field="target")
+    acting = tx.policies(target=target, states=("applying", "in_force"), limit=MANY)
+    if any(one.emergency for one in acting):
+        raise Conflict("an emergency is in force; resume the trial when it ends", field="state")
 
 
 def _resumed(trial: Trial, now_us: int) -> Trial:

@@ -8,6 +8,7 @@ void. A trial whose own ground changed (a new baseline) can't be judged any more
 
 from __future__ import annotations
 
+from controller.emergencies import emergencies
 from controller.reading import undo
 from controller.state import Draft, Seen
 from controller.trial import blocks
@@ -28,20 +29,25 @@ def end_overrides(draft: Draft) -> None:
                 _void_unit(draft, f"{one.words()} expired")
 
 
-def heed(draft: Draft, seen: Seen) -> None:
-    """Pause, resume or end the running trial, as overrides and the baseline demand."""
+def check_ground(draft: Draft, seen: Seen) -> None:
+    """End a trial whose ground changed, before anybody judges it by what it showed on the old."""
+    trial = draft.trial
+    if trial is None or trial.state == "done" or not _ground_moved(draft, trial, seen):
+        return
+    why = "INCONCLUSIVE: the baseline below it changed"
+    undo(draft, draft.policies[trial.plan.policy_id], cause=why, verdict="INCONCLUSIVE")
+
+
+def heed(draft: Draft) -> None:
+    """Pause or resume the running trial, as overrides demand."""
     trial = draft.trial
     if trial is None or trial.state == "done":
         return
     policy = draft.policies[trial.plan.policy_id]
-    if _ground_moved(draft, trial, seen):
-        why = "INCONCLUSIVE: the baseline below it changed"
-        undo(draft, policy, cause=why, verdict="INCONCLUSIVE")
-        return
     cover = draft.covering(trial.plan.knob, trial.plan.scope)
     if cover is not None and trial.state == "running":
         _pause(draft, trial, policy, cover)
-    elif cover is None and trial.paused_by == "override":
+    elif cover is None and trial.paused_by == "override" and not emergencies(draft):
         _resume(draft, trial, policy)
 
 

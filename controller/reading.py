@@ -11,7 +11,7 @@ from controller.trials import Block, Trial
 from policies.overrides import Override
 from policies.policy import Policy
 from policies.runtime_config import Change, ObservedSetting, RuntimeConfig
-from policies.settings import Setting
+from policies.settings import Setting, place
 from signals.events import MICROS
 
 ENDED_AS_EXPIRED = ("NO_DATA", "expired")
@@ -25,12 +25,12 @@ def take_in(draft: Draft, seen: Seen) -> None:
     replicas = [one for one in (seen.observed, *seen.others) if one is not None]
     for one in replicas:
         _changes_of(draft, one)
-    if seen.observed is None:
-        return
-    if draft.trial is not None:
-        draft.trial = blocks.read_back(draft.trial, seen.observed)
-    _applied(draft, seen.observed)
-    _taken_back(draft, replicas)
+    if seen.observed is not None:
+        if draft.trial is not None:
+            draft.trial = blocks.read_back(draft.trial, seen.observed)
+        _applied(draft, seen.observed)
+    if replicas:
+        _taken_back(draft, replicas)
 
 
 def _changes_of(draft: Draft, seen: RuntimeConfig) -> None:
@@ -77,14 +77,14 @@ def _died_in(trial: Trial, block: Block, seen: RuntimeConfig) -> bool:
 
 
 def _foreign_changes(draft: Draft, seen: RuntimeConfig, *, after: int) -> None:
-    for change in seen.changes:
-        if (
-            change.seq > after
-            and change.cause == "patch"
-            and after >= 0
-            and _foreign(draft, change)
-        ):
-            _adopt(draft, seen, change)
+    """What strangers changed. It is kept where it still stands: we may have set the place since."""
+    if after < 0:
+        return
+    patched = [change for change in seen.changes if change.seq > after and change.cause == "patch"]
+    last = {(change.knob, change.scope): change for change in patched}
+    for change in patched:
+        if _foreign(draft, change):
+            _stranger(draft, seen, change, stands=_foreign(draft, last[change.knob, change.scope]))
 
 
 def _foreign(draft: Draft, change: Change) -> bool:
@@ -93,42 +93,27 @@ def _foreign(draft: Draft, change: Change) -> bool:
     return change.knob is not None and not (change.change_id or "").startswith(ours)
 
 
-def _adopt(draft: Draft, seen: RuntimeConfig, change: Change) -> None:
-    """Keep a change that is not ours as a pin; until it ends nobody writes over it.
+def _stranger(draft: Draft, seen: RuntimeConfig, change: Change, *, stands: bool) -> None:
+    """Tell of a change that is not ours, end the trial that it spoilt, and let it be if it may.
 
-    A person's own pin or force stands: it is sent again, and the stranger's change is only told.
+    A person's own pin or force stands: it is sent again, and the stranger's change is only told. So
+    it is where we have set the place since (not ``stands``), and under a kill that goes somewhere.
     """
-    now = None if change.knob is None else seen.setting(change.knob)
+    now = None if change.knob is None else seen.setting(change.knob, change.scope)
     if now is None:
         return
-    setting = Setting(value=None if now.law else now.value, law=now.law, shrink=now.shrink)
-    words = f"{now.knob} = {setting.words()}"
+    told = Setting(value=None if change.law else change.after, law=change.law)
     draft.note(
         "engine.foreign_change",
         now.knob,
-        setting=setting.words(),
+        setting=told.words(),
         change_id=change.change_id,
         replica=seen.replica,
     )
-    if not _kept_by_person(draft, now.knob):
-        for one in list(draft.overrides.values()):
-            if one.adopted == seen.replica and one.place == now.knob:
-                draft.end(one, "changed again")
-        draft.adopt(
-            Override(
-                id=draft.new_id("pin"),
-                target=draft.declared.name,
-                kind="pin",
-                knob=now.knob,
-                setting=setting,
-                reason=f"{seen.replica} was changed by somebody else: {words}"
-                f" (change {change.change_id or 'without an id'})",
-                by=LOOP,
-                created_us=draft.now_us,
-                expires_us=draft.now_us + draft.declared.serve.foreign_s * MICROS,
-                adopted=seen.replica,
-            )
-        )
+    kept = _kept_by_person(draft, place(now.knob, now.scope))
+    taken = draft.state.control.killed and draft.declared.target.on_kill != "hold"
+    if stands and not kept and not taken:
+        _adopt(draft, seen, change, now)
     trial = draft.trial
     if trial is not None and trial.state != "done":
         undo(
@@ -137,6 +122,31 @@ def _adopt(draft: Draft, seen: RuntimeConfig, change: Change) -> None:
             cause="foreign change",
             verdict="INCONCLUSIVE",
         )
+
+
+def _adopt(draft: Draft, seen: RuntimeConfig, change: Change, now: ObservedSetting) -> None:
+    """Keep a stranger's change as a pin; until it ends nobody writes over it."""
+    setting = Setting(value=None if now.law else now.value, law=now.law, shrink=now.shrink)
+    at = place(now.knob, now.scope)
+    for one in list(draft.overrides.values()):
+        if one.adopted == seen.replica and one.place == at:
+            draft.end(one, "changed again")
+    draft.adopt(
+        Override(
+            id=draft.new_id("pin"),
+            target=draft.declared.name,
+            kind="pin",
+            knob=now.knob,
+            scope=now.scope,
+            setting=setting,
+            reason=f"{seen.replica} was changed by somebody else: {at} = {setting.words()}"
+            f" (change {change.change_id or 'without an id'})",
+            by=LOOP,
+            created_us=draft.now_us,
+            expires_us=draft.now_us + draft.declared.serve.foreign_s * MICROS,
+            adopted=seen.replica,
+        )
+    )
 
 
 def _kept_by_person(draft: Draft, at: str) -> bool:

@@ -77,6 +77,8 @@ class RollbackOperations(OverrideOperations):
         if at_us is not None and at_us > now_us:
             raise Rejected("that time is to come", field="at", value=at_us, allowed="a time past")
         seen = self._fleet.glimpse(target, max_age_s=1.0)
+        latched = self._fleet.latch.read().get(target)
+        _check_state(target, None if latched is None else latched.state)
         if dry_run:
             with self._store.read() as tx:
                 plan = _plan(tx, declared, seen, at_us, now_us)
@@ -87,7 +89,6 @@ class RollbackOperations(OverrideOperations):
         wish = plan.wish if dry_run else self._wish_now(declared, plan, now_us)
         reached: list[Reached] = []
         if not dry_run:
-            latched = self._fleet.latch.read().get(target)
             reached = self._fleet.bring(target, wish, now_us=now_us, under=latched)
             self._wake()
         until_us = now_us + declared.control.rollback_pin_s * MICROS
@@ -116,14 +117,19 @@ class RollbackOperations(OverrideOperations):
         return again.wish
 
 
+def _check_state(target: str, state: str | None) -> None:
+    """Asked of the latch and then of the store, which may not have heard of it yet."""
+    if state in ("killed", "detached"):
+        instead = "release" if state == "killed" else "attach"
+        raise Conflict(f"{target} is {state}; {instead} it first", field="target")
+
+
 def _plan(
     tx: Tx, declared: Declared, seen: RuntimeConfig | None, at_us: int | None, now_us: int
 ) -> RollbackPlan:
     control = tx.control(declared.name)
-    if control.killed or control.detached:
-        state = "killed" if control.killed else "detached"
-        instead = "release" if control.killed else "attach"
-        raise Conflict(f"{declared.name} is {state}; {instead} it first", field="target")
+    stands = "killed" if control.killed else "detached" if control.detached else None
+    _check_state(declared.name, stands)
     then = None if at_us is None else known_segment(tx, declared.name, at_us)
     plan = _fold(tx, declared, then, at_us, now_us)
     boots = {} if seen is None else {spec.name: spec.boot for spec in seen.knobs}

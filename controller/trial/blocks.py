@@ -34,6 +34,14 @@ def read_back(trial: Trial, seen: RuntimeConfig) -> Trial:
     return _with_block(trial, msgspec.structs.replace(block, began_us=round(at * MICROS)))
 
 
+def reopen(trial: Trial, *, now_us: int) -> Trial:
+    """Wait anew for a block that the engine could not be asked to apply; one that began stays."""
+    block = open_block(trial)
+    if block is None or block.began_us is not None:
+        return trial
+    return _with_block(trial, msgspec.structs.replace(block, opened_us=now_us))
+
+
 def advance(trial: Trial, *, now_us: int, engine_us: int) -> Trial:
     """End the open block when its time is over, and open the next one.
 

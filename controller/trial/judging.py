@@ -22,11 +22,17 @@ APPLIED_WITHIN_S = 20.0
 """For a block, by an engine that answers; a step takes 0.3 s, a read-back at most some seconds."""
 
 
+LOOKED_WITHIN_S = 5.0
+"""Looked at less often than this, an engine was out of reach, or nobody was there to ask it."""
+
+
 def judge(draft: Draft, seen: Seen) -> None:
     """Move the trial on; its policy is kept or reverted the moment the protocol says so."""
     trial = draft.trial
     if trial is None or trial.state != "running":
         return
+    if _was_away(draft, seen):
+        trial = blocks.reopen(trial, now_us=draft.now_us)
     trial = draft.trial = _close_units(draft, trial, seen)
     policy = draft.policies[trial.plan.policy_id]
     tripped = _not_applied(draft, trial, seen) or _hard_trip(trial, seen)
@@ -97,6 +103,16 @@ def _check_carry_over(draft: Draft, trial: Trial) -> Trial:
     first = len(trial.units)
     draft.note("trial.doubled", trial.plan.id, why=why, from_unit=first)
     return msgspec.structs.replace(trial, doubled_from=first)
+
+
+def _was_away(draft: Draft, seen: Seen) -> bool:
+    """Whether this is the first look in a while: what was not asked for then has not failed."""
+    if seen.observed is None:
+        return False
+    last = draft.state.past.get(seen.observed.replica)
+    if last is None or last.incarnation != seen.observed.incarnation:
+        return True
+    return seen.observed.engine_time - last.read_us / MICROS > LOOKED_WITHIN_S
 
 
 def _not_applied(draft: Draft, trial: Trial, seen: Seen) -> str | None:

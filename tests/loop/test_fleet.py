@@ -18,6 +18,8 @@ from policies.runtime_config import Patch, SettingChange
 from policies.settings import Setting
 from signals.errors import Unavailable
 from tests.cli.running import until
+from tests.loop.cases import WON
+from tests.loop.test_desired import policy as proposed
 from tests.loop.wired import DEADLINE_S, KEY, Plant
 from tests.loop.world import ADA
 
@@ -85,6 +87,25 @@ def test_a_first_replica_that_hangs_does_not_keep_the_others_waiting(
     for _ in range(4):
         plant.tick()
     assert time.monotonic() - began_s < 3.0, "each look is bounded"
+
+
+def test_a_reverted_policy_is_over_when_every_replica_that_answers_is_seen_without_it(
+    torn: tuple[Plant, list[str]],
+) -> None:
+    made, _ = torn
+    with made.store.write() as tx:
+        policy = tx.add_policy(proposed("p1", "proposed", 16))
+        for after in WON:
+            policy = tx.move(policy, after, actor="test", at_us=0)
+    made.must_all_have(16, within_s=10.0)
+    made.operations.revert(policy.id, "a test", by=ADA)
+    until(lambda: made.tick() and _state(made, policy.id) == "reverted", "it is over")
+    assert made.caps() == [8] * 5
+
+
+def _state(plant: Plant, policy_id: str) -> str:
+    with plant.store.read() as tx:
+        return tx.policy(policy_id).state
 
 
 def test_an_act_lists_exactly_the_replicas_that_are_gone_and_in_time(
