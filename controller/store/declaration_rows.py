@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from sqlalchemy import or_, select, update
+from sqlalchemy import CompoundSelect, select, update
 
 from controller.store.audit_rows import AuditRows
 from controller.store.rows import bounded, content, decoded, encoded
@@ -39,7 +39,7 @@ class DeclarationRows(AuditRows):
         if target is not None:
             query = query.where(columns.target == target)
         if from_us is not None:
-            query = query.where(or_(columns.until_us.is_(None), columns.until_us > from_us))
+            query = query.where(columns.id.in_(_not_over(target, from_us)))
         if to_us is not None:
             query = query.where(columns.from_us < to_us)
         if before is not None:
@@ -142,6 +142,14 @@ class DeclarationRows(AuditRows):
                 "change": msgspec.to_builtins(change),
             },
         )
+
+
+def _not_over(target: str | None, from_us: int) -> CompoundSelect[str]:
+    """Ids of changes that have no end, and of those that end later: two ranges of one index."""
+    columns = declared_changes.c
+    there = [] if target is None else [columns.target == target]
+    endless = select(columns.id).where(*there, columns.until_us.is_(None))
+    return endless.union_all(select(columns.id).where(*there, columns.until_us > from_us))
 
 
 def _same(now: Baseline, wanted: Baseline) -> bool:
