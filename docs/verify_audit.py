@@ -37,24 +37,23 @@ def signed(line: dict[str, Any], key: str, public: dict[str, str]) -> bool:
     try:
         verifier = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public[key]))
         verifier.verify(base64.b64decode(line["signatures"][key]), line["body"].encode())
-    except (InvalidSignature, KeyError, ValueError):
+        return True
+    except (InvalidSignature, KeyError, TypeError, ValueError):
         return False
-    return True
 
 
-def published(lines: Iterable[str], keys: dict[str, Any], found: list[str]) -> dict[int, str]:
+def published(lines: Iterable[Any], keys: dict[str, Any], found: list[str]) -> dict[int, str]:
     """The root that each published size must have, after rotations and restores."""
     public = {key["id"]: key["public"] for key in keys["keys"]}
-    active, at_us, tip = None, 0, (0, "")
-    must: dict[int, str] = {}
+    active, at_us, tip, must = None, 0, (0, ""), dict[int, str]()
     for number, raw in enumerate(dict.fromkeys(lines), 1):
         try:
             line = json.loads(raw)
             said = json.loads(line["body"])
-        except (ValueError, TypeError, KeyError):
+            good = signed(line, said["key"], public) and said["log"] == keys["log"]
+        except (ValueError, TypeError, KeyError, RecursionError):
             print(f"heads line {number} is torn")
             continue
-        good = signed(line, said["key"], public) and said["log"] == keys["log"]
         if not good or active not in (None, said["key"]) or said["at_us"] < at_us:
             found.append(f"heads line {number} is not a statement of this log's key in its order")
             continue
@@ -79,25 +78,26 @@ def published(lines: Iterable[str], keys: dict[str, Any], found: list[str]) -> d
     return must
 
 
-def leaves(lines: Iterable[str], found: list[str]) -> Iterator[bytes]:
+def leaves(lines: Iterable[Any], found: list[str]) -> Iterator[bytes]:
     """The leaf hash of each entry, made from its bytes; of an archived one, as exported."""
+    archived = 0
     for index, raw in enumerate(lines):
         line = json.loads(raw)
-        leaf = bytes.fromhex(line["leaf_hash"])
+        leaf, entry = bytes.fromhex(line["leaf_hash"]), line["entry"]
         if line["index"] != index:
             found.append(f"entry {index} is missing: here is {line['index']}")
-        entry = line["entry"]
-        if entry is not None and hashlib.sha256(b"\x00" + entry.encode()).digest() != leaf:
+        bare = hashlib.sha256(b"\x00" + (entry or "").encode()).digest()
+        if len(leaf) != 32 or (entry is not None and bare != leaf):
             found.append(f"entry {index}: its bytes do not match its leaf hash")
+        archived += entry is None
         yield leaf
+    print(f"{archived} entries without their bytes: what they said is not proven")
 
 
-def check(export: Iterable[str], heads: Iterable[str], keys: dict[str, Any]) -> list[str]:
+def check(export: Iterable[Any], heads: Iterable[Any], keys: dict[str, Any]) -> list[str]:
     """Every finding; none for an honest log."""
-    found: list[str] = []
+    found, stack, size, good = list[str](), list[tuple[int, bytes]](), 0, 0
     must = published(heads, keys, found)
-    stack: list[tuple[int, bytes]] = []
-    size = good = 0
     for leaf in leaves(export, found):
         stack.append((1, leaf))
         while len(stack) > 1 and stack[-1][0] == stack[-2][0]:
@@ -114,7 +114,7 @@ def check(export: Iterable[str], heads: Iterable[str], keys: dict[str, Any]) -> 
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1]) as log, open(sys.argv[2]) as outside, open(sys.argv[3]) as trusted:
-        findings = check(log, outside, json.load(trusted))
+    with open(sys.argv[1], "rb") as log, open(sys.argv[2], "rb") as sink, open(sys.argv[3]) as keys:
+        findings = check(log, sink, json.load(keys))
     print("\n".join(findings) or "clean")
     sys.exit(bool(findings))
