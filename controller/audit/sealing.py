@@ -7,6 +7,7 @@ bytes are in the table or in a file that was read back and recorded.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -38,14 +39,19 @@ class Sealer:
         self._store = store
         self._archives = archives
         self._clock = clock
+        self._lock = threading.Lock()
 
     def seal(self, *, by: str, before_us: int | None = None, entries: int | None = None) -> Archive:
-        """Archive the oldest whole entries: those before a time, or so many.
+        """Archive the oldest whole entries: those before a time, or so many; one caller at a time.
 
         Raises ``Rejected`` unless exactly one is given, ``Conflict`` when there is nothing to seal.
         """
         if (before_us is None) == (entries is None):
             raise Rejected("say either before which time, or how many entries", field="before_us")
+        with self._lock:
+            return self._seal(by, before_us, entries)
+
+    def _seal(self, by: str, before_us: int | None, entries: int | None) -> Archive:
         self.finish()
         first = self._first()
         last = self._last(first, before_us, entries)
@@ -91,8 +97,9 @@ class Sealer:
             wanted = first + (entries or 0) - 1 if before_us is None else tx.index_before(before_us)
         last = min(wanted, end)
         if last < first:
+            sealed = f"entries up to {first - 1} are" if first else "nothing is"
             raise Conflict(
-                f"nothing to seal: entries up to {first - 1} are sealed, and the newest stays",
+                f"nothing to seal: {sealed} sealed, no other is old enough, the newest stays",
                 field="entries" if before_us is None else "before_us",
             )
         return last

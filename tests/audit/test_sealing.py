@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -106,6 +107,21 @@ def test_what_is_sealed_goes_on_where_the_archive_before_ended(world: World) -> 
             assert last.last == tx.audit_size() - 3
         with pytest.raises(Rejected, match="either before which time, or how many"):
             desk.sealer.seal(by="ann")
+        desk.publisher.publish()
+    assert world.verified(archives=True).findings == ()
+
+
+def test_two_who_seal_at_once_seal_one_after_the_other(world: World) -> None:
+    with world.desk() as desk:
+        world.append(60)
+        with ThreadPoolExecutor(4) as people:
+            made = list(people.map(lambda n: desk.sealer.seal(by=f"p{n}", entries=10), range(4)))
+        assert sorted((one.first, one.last) for one in made) == [
+            (0, 9),
+            (10, 19),
+            (20, 29),
+            (30, 39),
+        ]
         desk.publisher.publish()
     assert world.verified(archives=True).findings == ()
 
