@@ -78,6 +78,7 @@ class Asked(BaseModel):
             None if text is None else moment(text, field=name, now_us=now_us)
             for text, name in ((self.from_, "from"), (self.to, "to"))
         )
+        _check_order(from_us, to_us)
         return AuditQuery(
             target=self.target,
             actor=self.actor,
@@ -118,12 +119,14 @@ def happened(
     Settings are told by the engines' own clocks, everything else by the time of its record.
     """
     declared(services, target)
+    from_us, to_us = _moment(services, from_, "from"), _moment(services, to, "to")
+    _check_order(from_us, to_us)
     with services.store.read() as tx:
         found = timeline(
             tx,
             target,
-            from_us=_moment(services, from_, "from") or 0,
-            to_us=_moment(services, to, "to"),
+            from_us=from_us or 0,
+            to_us=to_us,
             kinds=kind or (),
             before=None if before is None else Cursor.parse(before),
             limit=limit,
@@ -225,8 +228,9 @@ def _moment(services: Services, text: str | None, name: str) -> int | None:
     return None if text is None else moment(text, field=name, now_us=services.clock())
 
 
-def _check_order(from_us: int, to_us: int) -> None:
-    if from_us > to_us:
+def _check_order(from_us: int | None, to_us: int | None) -> None:
+    """Raise ``Rejected`` for a span that ends before it begins. None: no bound."""
+    if from_us is not None and to_us is not None and from_us > to_us:
         raise Rejected(
             "from is after to", field="from", value=rfc3339(from_us), allowed=rfc3339(to_us)
         )

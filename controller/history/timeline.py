@@ -85,12 +85,21 @@ def timeline(
     streams = [_audited(tx, target, cursor, from_us, list(kinds), limit)]
     if not kinds or {"settings", "unknown"} & set(kinds):
         segments = tx.segments_before(
-            target, before=(cursor.at_us, cursor.entry), from_us=from_us, limit=limit
+            target,
+            before=(cursor.at_us, cursor.entry),
+            from_us=from_us,
+            known=_only(kinds),
+            limit=limit,
         )
-        seen = [_of_segment(one) for one in segments]
-        streams.append([one for one in seen if not kinds or one.kind in kinds])
+        streams.append([_of_segment(one) for one in segments])
     latest = merge(*streams, key=lambda one: (one.at_us, one.entry), reverse=True)
     return list(islice(latest, limit))
+
+
+def _only(kinds: Sequence[Kind]) -> bool | None:
+    """Whether segments are wanted that are known, or those that are not; None: both."""
+    wanted = {"settings", "unknown"} & set(kinds)
+    return "settings" in wanted if len(wanted) == 1 else None
 
 
 def _audited(

@@ -112,9 +112,18 @@ class SegmentTx(Protocol):
         """Those that overlap [from_us, to_us), in order of time."""
 
     def segments_before(
-        self, target: str, *, before: tuple[int, int], from_us: int, limit: int = 100
+        self,
+        target: str,
+        *,
+        before: tuple[int, int],
+        from_us: int,
+        known: bool | None = None,
+        limit: int = 100,
     ) -> list[Segment]:
-        """Those that begin at or after ``from_us`` and before (from_us, entry), latest first."""
+        """Those that begin at or after ``from_us`` and before (from_us, entry), latest first.
+
+        ``known``: only those that are, or only those of which nobody can say what was in force.
+        """
 
     def segment_of(self, incarnation: str, version: int) -> Segment | None:
         """The newest segment with that stamp: what a request's stamp leads to."""

@@ -11,7 +11,7 @@ from sqlalchemy import insert, select, tuple_, update
 from sqlalchemy.engine import Row
 
 from controller.store.audit_rows import AuditRows
-from controller.store.rows import bounded, content, decoded, encoded
+from controller.store.rows import bounded, content, decoded, encoded, sifted
 from controller.store.tables import segments
 from policies.in_force import Segment
 
@@ -19,7 +19,8 @@ from policies.in_force import Segment
 class SegmentRows(AuditRows):
     """The ``segments`` table. The row's ``until_us`` and ``entry`` are beside the body: they come
 
-    later than what was recorded of it, so the audit's digest of the body stays true.
+    later than what was recorded of it, so the audit's digest of the body stays true. What nobody
+    knows is of no incarnation.
     """
 
     def add_segment(self, segment: Segment, *, actor: str, at_us: int) -> None:
@@ -83,7 +84,13 @@ class SegmentRows(AuditRows):
         return list(islice(merge(*found, key=lambda one: (one.from_us, one.entry or 0)), limit))
 
     def segments_before(
-        self, target: str, *, before: tuple[int, int], from_us: int, limit: int = 100
+        self,
+        target: str,
+        *,
+        before: tuple[int, int],
+        from_us: int,
+        known: bool | None = None,
+        limit: int = 100,
     ) -> list[Segment]:
         """Latest first."""
         columns, found = segments.c, []
@@ -96,6 +103,9 @@ class SegmentRows(AuditRows):
                 columns.from_us <= before[0],
                 earlier,
             )
+            if known is not None:
+                nobody_s = sifted(columns.incarnation) == ""
+                query = query.where(~nobody_s if known else nobody_s)
             query = query.order_by(columns.from_us.desc(), columns.seq.desc()).limit(bounded(limit))
             found.append([tuple(row) for row in self._connection.execute(query)])
         latest = [seq for _, _, seq in islice(merge(*found, reverse=True), limit)]

@@ -190,6 +190,21 @@ def test_a_timeline_is_cut_by_time_and_kind(told: Story) -> None:
     assert (wrong.status, wrong["field"]) == (422, "before")
 
 
+def test_a_timeline_of_some_kinds_is_whole_however_rare_they_are(told: Story) -> None:
+    whole = told.pages("/v1/targets/chat/timeline", "", limit=1000)
+    for kinds in (("unknown",), ("settings",), ("unknown", "control"), ("baseline", "engine")):
+        asked = "".join(f"&kind={kind}" for kind in kinds)
+        found = told.pages("/v1/targets/chat/timeline", asked, limit=1)
+        assert found == [one for one in whole if one["kind"] in kinds], kinds
+
+
+def test_a_span_that_ends_before_it_begins_is_refused(told: Story) -> None:
+    span = f"from={told.at['released']}&to={told.at['reverted']}"
+    for path in ("/v1/targets/chat/timeline", "/v1/history"):
+        wrong = told.plane.get(f"{path}?{span}")
+        assert (wrong.status, wrong["field"]) == (422, "from"), path
+
+
 def test_history_is_filtered_and_pages_are_stable_while_it_grows(told: Story) -> None:
     every = told.pages("/v1/history", "", limit=1000)
     assert [one["index"] for one in every] == list(range(len(every)))[::-1]
