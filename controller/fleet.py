@@ -35,8 +35,6 @@ DEADLINE_S = 1.3
 THREADS = 96
 FRESH_S = 1.0
 """The loop looks twice a second; an act may begin with that look."""
-LOOK_S = 0.35
-"""The loop waits so long for a replica's look; a step takes 0.3 s, and looks do not wait for it."""
 REMEMBERED_CHANGES = 128
 """Of one incarnation's change log; the engine itself keeps more."""
 
@@ -308,7 +306,7 @@ class Fleet:
         }
         wait([job for of in jobs.values() for _, job in of], timeout=self._deadline_s)
         return {
-            target: [_outcome(one, job, self._deadline_s) for one, job in of]
+            target: [_listed(one, job, self._deadline_s) for one, job in of]
             for target, of in jobs.items()
         }
 
@@ -361,32 +359,19 @@ class Fleet:
         return under_way is not None and not under_way.done()
 
 
-class Watched:
-    """The first replica as the loop looks at it: beside others it may keep nobody waiting."""
-
-    def __init__(self, fleet: Fleet, target: str, *, wait_s: float = LOOK_S) -> None:
-        self._fleet = fleet
-        self._target = target
-        self._wait_s = wait_s
-
-    @property
-    def seen(self) -> RuntimeConfig | None:
-        """What it showed last, however long ago."""
-        return self._fleet.first(self._target).seen
-
-    def read(self, *, max_age_s: float) -> RuntimeConfig | None:
-        """As ``Replica.read``."""
-        alone = len(self._fleet.of(self._target)) == 1
-        first = [self._fleet.first(self._target)]
-        wait_s = None if alone else self._wait_s
-        return self._fleet.look(first, max_age_s=max_age_s, wait_s=wait_s)[0]
-
-
 def _outcome(replica: Replica, future: Future[Reached], deadline_s: float) -> Reached:
     if future.done():
         return future.result()
     late = _unreachable(replica, f"no answer within {deadline_s:g} s")
     return msgspec.structs.replace(late, took_ms=round(deadline_s * 1000, 1))
+
+
+def _listed(replica: Replica, future: Future[Reached], deadline_s: float) -> Reached:
+    """An act goes on where one engine is another controller's; the loop stops there, loudly."""
+    try:
+        return _outcome(replica, future, deadline_s)
+    except Broken as error:
+        return _unreachable(replica, str(error))
 
 
 def _unreachable(replica: Replica, why: str) -> Reached:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from controller.fleet import Replica, Watched
+from controller.fleet import Replica
 from controller.judge.trips import misses_s
 from controller.rating import ScopedRates
 from controller.state import BlockCounts, BlockRows, Declared, PlantInput, Seen
 from controller.trial import blocks
 from controller.trials import Block, Trial
+from controller.watching import Watched
 from policies.runtime_config import RuntimeConfig
 from signals.errors import Unavailable
 from signals.events import MICROS

@@ -8,7 +8,6 @@ place of the old, which ends in the same transaction.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -60,11 +59,11 @@ class OverrideOperations(ControlOperations):
         with self._store.write() as tx:
             _check_control(tx, made)
             active = tx.overrides(target=made.target, state="active", limit=MANY)
-            _check_count(active, declared)
-            for one in active:
-                if _replaces(made, one):
-                    cause = f"replaced by {made.id}"
-                    tx.end_override(one, cause=cause, actor=by.id, at_us=now_us)
+            replaced = [one for one in active if _replaces(made, one)]
+            _check_count(len(active) - len(replaced), declared)
+            for one in replaced:
+                cause = f"replaced by {made.id}"
+                tx.end_override(one, cause=cause, actor=by.id, at_us=now_us)
             tx.add_override(made)
             if made.kind != "freeze":
                 void_units(tx, made.target, f"{made.words()} was set", now_us=now_us)
@@ -88,7 +87,7 @@ class OverrideOperations(ControlOperations):
         most_s = declared.control.max_override_s
         if not 1 <= wanted.expires_in_s <= most_s:
             raise Rejected(
-                "an override ends, and in reasonable time",
+                "an override may not last that long",
                 field="expires_in_s",
                 value=wanted.expires_in_s,
                 allowed=f"1..{most_s} s (control.max_override_s)",
@@ -145,11 +144,11 @@ def _check_control(tx: Tx, made: Override) -> None:
         )
 
 
-def _check_count(active: Sequence[Override], declared: Declared) -> None:
+def _check_count(others: int, declared: Declared) -> None:
     most = declared.control.max_overrides
-    if len(active) >= most:
+    if others >= most:
         raise Conflict(
-            f"{declared.name} has {len(active)} overrides; release some, or change its baseline",
+            f"{declared.name} has {others} overrides; release some, or change its baseline",
             field="target",
             value=declared.name,
             allowed=f"at most {most} (control.max_overrides)",

@@ -21,7 +21,7 @@ from controller.config.recorded import record
 from controller.erasing import Erasures
 from controller.expecting import ExpectingStore
 from controller.feedback import FeedbackOperations
-from controller.fleet import Fleet, Replica, Watched, monotonic_s
+from controller.fleet import Fleet, Replica, monotonic_s
 from controller.identity.oidc import reading_tokens
 from controller.inspection import Inspection
 from controller.keys import Authenticator, wall_us
@@ -42,6 +42,7 @@ from controller.state import Declared
 from controller.store.owning import owning
 from controller.store.port import Store
 from controller.store.sql import open_store
+from controller.watching import Watched
 from controller.webhooks.running import webhooks_running
 from engine.adapters.http import HttpActuator
 from signals.bus.port import Consumed

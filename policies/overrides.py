@@ -64,12 +64,14 @@ class Override(Struct, frozen=True, kw_only=True):
         return f"{self.kind} {where}{at}{what}"
 
     def covers(self, knob: str, scope: str, *, now_us: int) -> bool:
-        """Whether it is in force on that place now. One on the target covers its intents."""
-        return (
-            self.in_force(now_us)
-            and self.knob in (None, knob)
-            and self.scope in (TARGET_SCOPE, scope)
-        )
+        """Whether it is in force on that place now. One on the target covers its intents.
+
+        A freeze of an intent covers the target's own place too: a change there would reach it.
+        """
+        reached = self.scope in (TARGET_SCOPE, scope)
+        if self.kind == "freeze":
+            reached = reached or scope == TARGET_SCOPE
+        return self.in_force(now_us) and self.knob in (None, knob) and reached
 
     @property
     def place(self) -> str | None:

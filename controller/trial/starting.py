@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 
 from controller.limiting import around_of, below, limits_of, same
-from controller.state import Draft, Seen
+from controller.state import LOOP, Draft, Seen
 from controller.trial import blocks
 from controller.trial.planning import plan
 from controller.trials import Trial
@@ -22,6 +22,7 @@ def start(draft: Draft, seen: Seen) -> None:
         return
     specs = {spec.name: spec for spec in seen.observed.knobs}
     supersede(draft, specs)
+    heed_modes(draft)
     able = draft.in_state("approved")
     for policy in (p for p in able if p.emergency):
         if _waits_for(draft, policy, specs) is None:
@@ -45,6 +46,16 @@ def supersede(draft: Draft, specs: Mapping[str, KnobSpec]) -> None:
         if not same(policy.before, now):
             why = f"{policy.place} has moved: it was {policy.before.words()}, it is {now.words()}"
             draft.move(policy, "superseded", cause=why)
+
+
+def heed_modes(draft: Draft) -> None:
+    """What mode ``auto`` approved and has not begun yet is void once a person lowers the mode."""
+    for policy in draft.in_state("approved"):
+        stored = draft.state.modes.get(policy.knob)
+        mode = draft.declared.target.knobs.mode(policy.knob, stored)
+        if policy.decided_by == LOOP and mode != "auto":
+            cause = f"the mode of {policy.knob} is {mode} now"
+            draft.move(policy, "superseded", cause=cause)
 
 
 def around(draft: Draft, specs: Mapping[str, KnobSpec]) -> Around:

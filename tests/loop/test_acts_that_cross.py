@@ -241,3 +241,71 @@ def test_an_engine_that_restarts_under_a_hold_gets_what_lasts_and_the_hold(tmp_p
     world.run(2)
     assert world.engine.read().hold
     assert world.cap() == 16
+
+
+def test_what_the_loop_approved_alone_does_not_begin_once_its_mode_is_lowered(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, quality=anything, rules=emergency(emergency=False))
+    world.run(1)
+    world.operations.set_mode("chat", CAP, "auto", by=ADA)
+    world.operations.declare_change("chat", "deploy", "a new model", by=ADA)
+    world.run(20, until=lambda: bool(world.policies("approved")))
+    (waits,) = world.policies("approved")
+    assert waits.decided_by == "loop"
+    world.operations.set_mode("chat", CAP, "observe", by=ADA)
+    world.run(1)
+    ended = world.policy(waits.id)
+    assert (ended.state, ended.cause) == ("superseded", "the mode of active_cap is observe now")
+
+
+def test_a_freeze_of_an_intent_holds_up_what_would_change_it_with_the_whole_target(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, quality=anything)
+    world.run(10)
+    policy = on_trial(world, Setting(value=16))
+    freeze = world.operations.override(
+        OverrideRequest(target="chat", kind="freeze", scope="live", reason="x", expires_in_s=600),
+        by=ADA,
+    )
+    world.run(1)
+    assert world.policy(policy.id).state == "paused"
+    world.operations.end_override(freeze.id, "done", by=ADA)
+    world.run(1)
+    assert world.policy(policy.id).state == "on_trial"
+
+
+def test_an_engine_that_another_controller_has_is_listed_by_a_kill(tmp_path: Path) -> None:
+    world = World(tmp_path, quality=anything)
+    world.run(10)
+    seen = world.engine.read()
+    world.engine.patch(Patch(change_id="x", epoch=seen.epoch + 1, expected=seen.expected))
+    change = SettingChange(knob=CAP, value=32)
+    seen = world.engine.read()
+    world.engine.patch(
+        Patch(change_id="y", epoch=seen.epoch, expected=seen.expected, settings=(change,))
+    )
+    report = world.operations.kill("chat", "stop", by=ADA)
+    assert [one.ok for one in report.replicas] == [False]
+    assert "fenced" in report.replicas[0].detail
+    assert report.recorded
+    assert "control.reached" in world.actions()
+
+
+def test_at_the_bound_an_override_may_still_take_the_place_of_one(tmp_path: Path) -> None:
+    world = World(tmp_path, quality=anything)
+    world.run(1)
+    bound = world.declared.control.max_overrides
+    wanted = OverrideRequest(
+        target="chat", kind="force", knob=CAP, setting=Setting(value=4), reason="x", expires_in_s=60
+    )
+    first = world.operations.override(wanted, by=ADA)
+    with world.store.write() as tx:
+        for n in range(bound - 1):
+            frozen = msgspec.structs.replace(
+                first, id=f"frz_{n:032x}", kind="freeze", knob=f"k{n}", setting=None
+            )
+            tx.add_override(frozen)
+    again = msgspec.structs.replace(wanted, setting=Setting(value=2))
+    assert world.operations.override(again, by=ADA).setting == Setting(value=2)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.stopping.bare_engine import BareEngine
 from controller.baselines import bring_in_baseline
-from controller.fleet import Fleet, Replica, Watched, monotonic_s
+from controller.fleet import Fleet, Replica, monotonic_s
 from controller.keys import wall_us
 from controller.latch import Latch
 from controller.looking import Looker
@@ -16,6 +16,7 @@ from controller.operations import Operations
 from controller.serve import TargetLoop
 from controller.state import Declared
 from controller.store.sql import SqlStore, open_store
+from controller.watching import Watched
 from engine.adapters.http import HttpActuator
 from engine.settings_in_force import Instant
 from signals.errors import Conflict
