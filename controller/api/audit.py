@@ -14,11 +14,13 @@ from controller.api.bounds import check_sees_all
 from controller.api.problems import documented
 from controller.audit.export import export
 from controller.audit.verify import verify
+from signals.errors import Unavailable
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 
 After = Annotated[int, Query(ge=-1, description="only entries with a higher index")]
 MOST = 2**53 - 1
+AGAIN_S = 5.0
 Index = Annotated[int, Query(ge=0, le=MOST, description="of the entry")]
 Size = Annotated[int | None, Query(ge=1, le=MOST, description="of the tree; unset = all of it")]
 First = Annotated[int, Query(ge=1, le=MOST, description="size of the older tree")]
@@ -88,10 +90,16 @@ def verified(services: Wired) -> Response:
     """Check every entry, the rows they speak of, and the published heads where the sink answers.
 
     ``findings`` names each that disagrees. Whoever does not trust this process runs
-    ``trimtab audit verify`` over an export, with the heads that he keeps himself.
+    ``trimtab audit verify`` over an export, with the heads that he keeps himself. One runs at a
+    time, for each takes seconds of a long log: 503 with ``Retry-After`` meanwhile.
     """
     desk = services.audit
-    found = verify(services.store_file, outside=desk.outside(), archives=desk.archives.folder)
+    if not desk.verifying.acquire(blocking=False):
+        raise Unavailable("the audit is being verified for somebody else", retry_after_s=AGAIN_S)
+    try:
+        found = verify(services.store_file, outside=desk.outside(), archives=desk.archives.folder)
+    finally:
+        desk.verifying.release()
     return Answer({"clean": found.clean, "result": found})
 
 

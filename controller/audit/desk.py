@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
+import msgspec
 from msgspec import Struct
 
 from controller.audit.archives import Archives
@@ -24,7 +25,7 @@ JOIN_S = 10.0
 
 
 class AuditDesk(Struct, frozen=True, kw_only=True):
-    """What routes need of the audit, beside the store."""
+    """What routes need of the audit, beside the store. ``verifying``: held by who verifies."""
 
     tree: LiveTree
     publisher: Publisher
@@ -32,6 +33,7 @@ class AuditDesk(Struct, frozen=True, kw_only=True):
     archives: Archives
     signer: Signer
     sink: Sink
+    verifying: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     def outside(self) -> Outside | None:
         """What can be read back from the sink; None where it can't be."""

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from controller.api import audit
+from controller.audit.verify import Verification, verify
 from policies.proofs import proves_consistency, proves_inclusion
 from tests.api.plane import Answered, Plane
 
@@ -33,6 +39,33 @@ def test_the_head_says_what_is_outside_and_what_is_not_yet(plane: Plane) -> None
     assert "trimtab_audit_alarm 0.0" in figures
     assert "trimtab_audit_sink_beside 1.0" in figures
     assert f"trimtab_audit_unpublished {head['unpublished']}.0" in figures
+
+
+def test_one_verification_runs_at_a_time_and_kill_waits_for_none(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going, end = threading.Event(), threading.Event()
+
+    def slow(*_: object, **__: object) -> Verification:
+        going.set()
+        assert end.wait(30)
+        return verify(plane.services.store_file)
+
+    monkeypatch.setattr(audit, "verify", slow)
+    with ThreadPoolExecutor(60) as people:
+        first = people.submit(plane.get, "/v1/audit/verify")
+        assert going.wait(30)
+        others = [people.submit(plane.get, "/v1/audit/verify") for _ in range(50)]
+        killed = people.submit(
+            plane.call, "operator", "POST", "/v1/targets/chat/kill", {"reason": "a test"}
+        )
+        try:
+            assert killed.result(timeout=20).status == 200
+            assert {other.result(timeout=20).status for other in others} == {503}
+        finally:
+            end.set()
+        assert first.result(timeout=20).status == 200
+    assert plane.get("/v1/audit/verify").status == 200
 
 
 def test_proofs_hold_and_what_is_not_in_the_log_is_refused(plane: Plane) -> None:
