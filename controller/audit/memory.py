@@ -14,17 +14,20 @@ class KeptLine:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._line: str | None = None
-        self._statement: Statement | None = None
+        self._kept: tuple[str | None, Statement | None] = (None, None)
         self._load()
+
+    def kept(self) -> tuple[str | None, Statement | None]:
+        """The line and what it says, of one moment; from any thread."""
+        return self._kept
 
     def line(self) -> str | None:
         """As it is signed."""
-        return self._line
+        return self._kept[0]
 
     def read(self) -> Statement | None:
         """What it says."""
-        return self._statement
+        return self._kept[1]
 
     def write(self, line: bytes) -> None:
         """Replace it, durably. Raises ``Unavailable``."""
@@ -42,7 +45,7 @@ class KeptLine:
     def clear(self) -> None:
         """Forget it."""
         self._path.unlink(missing_ok=True)
-        self._line = self._statement = None
+        self._kept = (None, None)
 
     def _load(self) -> None:
         try:
@@ -56,7 +59,7 @@ class KeptLine:
 
     def _take(self, line: str) -> None:
         try:
-            _, self._statement = parsed(line)
+            _, statement = parsed(line)
         except Rejected:
             return
-        self._line = line
+        self._kept = (line, statement)

@@ -137,25 +137,24 @@ class Publisher:
             return self._head()
 
     def status(self) -> HeadStatus:
-        """Where log, sink and publisher stand."""
-        with self._lock:
-            size, root = self._tree.head()
-            line = self._memory.line()
-            published = self._last()
-            covered = 0 if published is None else published.size
-            return HeadStatus(
-                log=self._signer.public.log,
-                key=self._signer.key,
-                size=size,
-                root=root.hex(),
-                published=published,
-                line=line,
-                unpublished=max(0, size - covered),
-                sink=self._sink.where,
-                warning=self._sink.warning,
-                alarm=self._alarm or self._tree.altered,
-                sink_error=self._sink_error,
-            )
+        """Where log, sink and publisher stand. Does not wait for a sink that hangs."""
+        size, root = self._tree.head()
+        line, said = self._memory.kept()
+        published = said if isinstance(said, (Head, Restore)) else None
+        covered = 0 if published is None else published.size
+        return HeadStatus(
+            log=self._signer.public.log,
+            key=self._signer.key,
+            size=size,
+            root=root.hex(),
+            published=published,
+            line=line,
+            unpublished=max(0, size - covered),
+            sink=self._sink.where,
+            warning=self._sink.warning,
+            alarm=self._alarm or self._tree.altered,
+            sink_error=self._sink_error,
+        )
 
     def rotate(self, *, by: str) -> Rotation:
         """Hand over to a new key: both sign, the audit and the sink say so, the old key is gone.

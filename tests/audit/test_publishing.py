@@ -8,6 +8,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -220,6 +221,32 @@ def test_a_server_is_asked_again_and_the_newest_head_says_what_the_lost_ones_wou
     published = read_published(server.lines, keys)
     assert [one.size for one in published.checkpoints] == [4, 10]
     assert set(server.keys) == {"Bearer secret"}
+
+
+def test_the_head_is_shown_while_the_sink_hangs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, end = threading.Event(), threading.Event()
+
+    def hanging(_: bytes) -> None:
+        hangs.set()
+        assert end.wait(30)
+        raise Unavailable("no answer in time")
+
+    with world.desk() as desk, ThreadPoolExecutor(2) as people:
+        world.append()
+        assert desk.publisher.publish() is not None
+        world.append()
+        monkeypatch.setattr(desk.sink, "append", hanging)
+        publishing_it = people.submit(desk.publisher.publish)
+        assert hangs.wait(30)
+        try:
+            shown = people.submit(desk.publisher.status).result(timeout=10)
+        finally:
+            end.set()
+        assert (shown.size, shown.unpublished) == (3, 1)
+        with pytest.raises(Unavailable):
+            publishing_it.result(timeout=10)
 
 
 @pytest.mark.parametrize("mute", [True, False])
