@@ -6,8 +6,11 @@ import hashlib
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Table, func
+from sqlalchemy import ColumnElement, Connection, String, Table
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from signals.errors import Broken, Rejected
 
@@ -65,9 +68,31 @@ def bounded(limit: int) -> int:
     return limit
 
 
-def sifted(column: ColumnElement[str]) -> ColumnElement[str]:
-    """The column as no index serves it: what is found by another filter is compared with it."""
-    return func.coalesce(column, "")
+class Sifted(FunctionElement[str]):
+    """A column that what is found by another filter is compared with.
+
+    SQLite, which knows nothing of how often a value is met, must not lead with its index, so it
+    sees an expression. PostgreSQL knows: it sees the column itself, and plans by its statistics.
+    """
+
+    name = "sifted"
+    inherit_cache = True
+    type = String()
+
+
+@compiles(Sifted)
+def _unindexed(element: Sifted, compiler: SQLCompiler, **how: Any) -> str:
+    return f"coalesce({compiler.process(element.clauses, **how)}, '')"
+
+
+@compiles(Sifted, "postgresql")
+def _bare(element: Sifted, compiler: SQLCompiler, **how: Any) -> str:
+    return compiler.process(element.clauses, **how)
+
+
+def sifted(column: ColumnElement[Any]) -> ColumnElement[str]:
+    """``Sifted``, of a column of text."""
+    return Sifted(column)
 
 
 def content(body: str) -> str:

@@ -55,7 +55,7 @@ def _insert(connection: Connection, table: str, row: dict[str, Any]) -> None:
     marks = ", ".join(f":{name}" for name in values)
     connection.execute(text(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})"), values)
     if table == "audit_entries":
-        size = {"size": values["leaf_index"] + 1, "at_us": values["at_us"]}
+        size = {"size": row["leaf_index"] + 1, "at_us": values["at_us"]}
         connection.execute(text("UPDATE audit_head SET size = :size, at_us = :at_us"), size)
 
 
