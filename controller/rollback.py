@@ -16,6 +16,7 @@ from controller.baselines import baseline_in_force
 from controller.desired import Desired
 from controller.fleet import Reached
 from controller.following import MANY, end_trial, said
+from controller.history.times import rfc3339
 from controller.override_acts import OverrideOperations
 from controller.rollback_plan import RollbackPlan, booted, plan_rollback
 from controller.state import Declared
@@ -171,20 +172,21 @@ def known_segment(tx: Tx, target: str, at_us: int) -> Segment:
             return found
         unknown = unknown or found
     if unknown is not None:
-        until = "now" if unknown.until_us is None else unknown.until_us
+        since = rfc3339(unknown.from_us)
+        until = "now" if unknown.until_us is None else rfc3339(unknown.until_us)
         raise Conflict(
-            f"what {target} had then is unknown from {unknown.from_us} until {until} (µs)",
+            f"what {target} had then is unknown from {since} until {until}",
             field="at",
             value=at_us,
-            allowed=f"a time outside {unknown.from_us}–{until}",
+            allowed=f"a time outside {since}–{until}",
         )
     oldest = min((one.from_us for one in tx.segments(target, limit=1)), default=None)
-    since = "nothing is recorded" if oldest is None else f"the record begins at {oldest} (µs)"
+    since = "nothing is recorded" if oldest is None else f"the record begins at {rfc3339(oldest)}"
     raise Conflict(
         f"what {target} had then is unknown: {since}",
         field="at",
         value=at_us,
-        allowed=None if oldest is None else f"at or after {oldest}",
+        allowed=None if oldest is None else f"at or after {rfc3339(oldest)}",
     )
 
 

@@ -90,7 +90,8 @@ def _facts(
     beyond = max((steps_beyond(value, known, ladder) for value in values_of(setting)), default=0)
     outside = any(not min(known) <= value <= max(known) for value in values_of(setting))
     if outside:
-        found.append(f"{beyond} ladder values beyond what was tried")
+        far = f"{beyond} ladder values " if beyond else ""
+        found.append(f"{far}beyond what was tried")
     if spec.capability == "drain" and setting.shrink == "drain":
         found.append("drains")
     return tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import msgspec
 from signals.errors import Conflict, Denied, NotFound, Rejected, Unavailable
 
 TIMEOUT_S = 30.0
+VISIBLE = re.compile(rb"[!-~]+")
 KINDS: Mapping[int, type[Rejected]] = {404: NotFound, 409: Conflict}
 
 
@@ -101,12 +103,15 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
 def read_key(path: Path) -> str:
     """The bearer key in a file. Raises ``Rejected``."""
     try:
-        return path.read_text("utf-8").strip()
+        key = path.read_bytes().strip()
     except OSError as error:
         raise Rejected(
             f"no key at {path} ({error.strerror}); `trimtab init` makes one,"
             " or name another with --key-file or TRIMTAB_KEY_FILE"
         ) from error
+    if not VISIBLE.fullmatch(key):
+        raise Rejected(f"{path} holds no key", allowed="one line of visible ASCII characters")
+    return key.decode("ascii")
 
 
 def _given(query: Mapping[str, object]) -> dict[str, Any]:

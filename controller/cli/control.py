@@ -144,5 +144,5 @@ def _words(verb: str, report: Any) -> str:
         for r in report["replicas"]
     ]
     shown = table(["replica", "at", "read back", "took"], rows, none="no replicas")
-    recorded = "" if report["recorded"] else "\nnot recorded yet: the store can't be written now"
+    recorded = "" if report["recorded"] else "\nnot recorded yet: `serve` does that when it can"
     return f"{verb} {report['target']} in {report['took_ms']} ms\n{shown}{recorded}"

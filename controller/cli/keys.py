@@ -12,6 +12,7 @@ from controller.cli.root import Json, root_of, show
 from controller.cli.tables import table, when
 from controller.history.times import span
 from controller.processes.secret_files import write_secret
+from signals.errors import Rejected
 from signals.events import MICROS
 
 app = typer.Typer(help="Keys of people and producers.", no_args_is_help=True, rich_markup_mode=None)
@@ -72,6 +73,7 @@ def create(
         "team": team,
         "expires_in_s": None if expires_in is None else _seconds(expires_in),
     }
+    _check(out)
     with root_of(ctx).client() as client:
         made = client.post("/v1/keys", body)
     _show(made, out, as_json)
@@ -109,9 +111,10 @@ def rotate(
     """Give a key a new secret; its id, name and rights stay. Shown once, as by create.
 
     \b
-    trimtab keys rotate key_0192… --out ana.key
+    trimtab keys rotate key_0192… --grace 2d --out ana-2.key
     trimtab keys rotate key_0192… --grace 0s          # it has leaked
     """
+    _check(out)
     with root_of(ctx).client() as client:
         made = client.post(f"/v1/keys/{key_id}/rotate", {"grace_s": _seconds(grace)})
     _show(made, out, as_json)
@@ -128,6 +131,16 @@ def revoke(ctx: typer.Context, key_id: Annotated[str, typer.Argument(help="A key
 def _seconds(text: str) -> int:
     """``30d`` and the like, in seconds; ``0s`` is none. Raises ``Rejected``."""
     return 0 if text == "0s" else span(text, field="duration") // MICROS
+
+
+def _check(out: Path | None) -> None:
+    """Before the key is made: one that can't be written down would be lost. Raises ``Rejected``."""
+    if out is None:
+        return
+    if out.exists():
+        raise Rejected(f"{out} exists; a secret is never overwritten", field="--out")
+    if not out.parent.is_dir():
+        raise Rejected(f"{out.parent} is no folder", field="--out")
 
 
 def _show(made: Any, out: Path | None, as_json: bool) -> None:

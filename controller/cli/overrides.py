@@ -84,7 +84,7 @@ def freeze(
     """Let the loop begin nothing new; what is in force stays, a trial there pauses.
 
     \b
-    trimtab freeze chat --for 2d --reason "the audit is in the house"
+    trimtab freeze chat --for 12h --reason "the audit is in the house"
     """
     what = {} if knob is None else {"knob": knob}
     _set(ctx, "freeze", target, what, reason, lasts, intent, as_json)
@@ -151,7 +151,7 @@ def _set(
 
 def _setting(knob: str, value: int | None, law: Path | None) -> dict[str, Any]:
     if (value is None) == (law is None):
-        raise Rejected("give a value or --law FILE, not both")
+        raise Rejected("give either a value or --law FILE")
     return {"knob": knob, "setting": {"value": value} if law is None else {"law": read_law(law)}}
 
 

@@ -186,7 +186,7 @@ def _act(ctx: typer.Context, policy_id: str, verb: str, reason: str, as_json: bo
 def setting_of(value: int | None, law: Path | None, *, preempt: bool) -> dict[str, Any]:
     """A setting as REST takes it. Raises ``Rejected``."""
     if (value is None) == (law is None):
-        raise Rejected("give a value or --law FILE, not both")
+        raise Rejected("give either a value or --law FILE")
     setting: dict[str, Any] = {"shrink": "preempt" if preempt else "drain"}
     return setting | ({"value": value} if law is None else {"law": read_law(law)})
 

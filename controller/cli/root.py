@@ -85,8 +85,9 @@ def show(answer: Any, as_json: bool, words: Callable[[Any], str]) -> None:
 
 def _words(error: Rejected) -> str:
     parts = [error.detail]
-    if error.allowed is not None and str(error.allowed) not in error.detail:
-        parts.append(f"allowed: {error.allowed}")
+    allowed = "" if error.allowed is None else str(error.allowed).removeprefix("expected ")
+    if allowed not in error.detail:
+        parts.append(f"allowed: {allowed}")
     if error.field is not None and error.field not in error.detail:
         parts.append(f"field: {error.field}")
     return "; ".join(parts)

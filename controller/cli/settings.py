@@ -94,7 +94,8 @@ def through(found: Any) -> list[str]:
 def unknown(one: Any) -> str:
     """``unknown 03:00:00Z – 03:02:10Z (why)``."""
     until = when(one["until_us"]) if one["until_us"] is not None else "now"
-    return f"unknown {when(one['from_us'])} – {until} ({one['why']})"
+    span = f"until {until}" if one["from_us"] is None else f"{when(one['from_us'])} – {until}"
+    return f"unknown {span} ({one['why']})"
 
 
 def places(one: Any) -> str:
@@ -124,7 +125,8 @@ def _then(found: Any) -> str:
 
 def _named(maker: Any) -> str:
     by = f" by {', '.join(maker['decided_by'])}" if maker["decided_by"] else ""
-    return f"{maker['id'] or ''} {maker['words']}{by}".strip()
+    which = "" if maker["id"] == maker["words"] else maker["id"] or ""
+    return f"{which} {maker['words']}{by}".strip()
 
 
 def _difference(each: Any) -> str:

@@ -97,7 +97,7 @@ class Posting:
         scheme, _, token = _text(headers, b"authorization").partition(" ")
         producer = self._keys.lookup(token.strip()) if scheme.lower() == "bearer" else None
         if producer is None:
-            raise Denied("a valid bearer key is required", authenticated=False)
+            raise Denied("a producer's valid bearer key is required", authenticated=False)
         return producer
 
     def _keep_rate(self, producer: Producer) -> None:

@@ -36,7 +36,7 @@ def trimtab(tmp_path: Path, engine: RunningEngine) -> Iterator[Trimtab]:
     (tmp_path / "trimtab.yaml").write_text(config)
     (tmp_path / "state" / "keys").mkdir(parents=True)
     (tmp_path / "state" / "keys" / "control.key").write_text(CONTROL_KEY)
-    (tmp_path / "state" / "keys" / "admin.key").write_text("of no use without serve")
+    (tmp_path / "state" / "keys" / "admin.key").write_text("of-no-use-without-serve")
     yield Trimtab(tmp_path)
     put(engine, SettingChange(knob="active_cap"), hold=False)
 

@@ -145,6 +145,22 @@ def test_a_key_is_bounded_to_an_intent_and_ends_when_it_is_told_to(served: Serve
     assert admin("keys", "create", "eva", "--role", "viewer", "--expires-in", "soon").code == 2
 
 
+def test_no_key_is_made_or_rotated_that_could_not_be_written_down(
+    served: Served, tmp_path: Path
+) -> None:
+    admin, out = served.as_("admin"), tmp_path / "uma.key"
+    out.write_text("somebody's")
+    for place, why in ((out, "never overwritten"), (tmp_path / "none" / "uma.key", "no folder")):
+        refused = admin("keys", "create", "uma", "--role", "viewer", "--out", str(place))
+        assert (refused.code, why in refused.err) == (2, True)
+    found = admin("keys", "list", "--json").json["items"]
+    assert "uma" not in [one["name"] for one in found]
+    assert served.as_("viewer")("status").code == 0
+    vera = next(one["id"] for one in found if one["name"] == "viewer")
+    assert admin("keys", "rotate", vera, "--grace", "0s", "--out", str(out)).code == 2
+    assert served.as_("viewer")("status").code == 0
+
+
 def test_a_key_is_written_to_a_file_of_its_own(served: Served, tmp_path: Path) -> None:
     admin, out = served.as_("admin"), tmp_path / "ana.key"
     made = admin("keys", "create", "ana", "--role", "viewer", "--out", str(out))
@@ -204,6 +220,15 @@ def test_no_control_plane_is_said_with_its_address(tmp_path: Path) -> None:
     assert done.code == 3
     assert url in done.err
     assert "trimtab up" in done.err
+
+
+@pytest.mark.parametrize("held", [b"tt_one\ntt_two\n", b"", b"\xff\xfe", b"two words"])
+def test_a_file_that_is_no_key_is_refused_and_not_shown(tmp_path: Path, held: bytes) -> None:
+    key = tmp_path / "some.key"
+    key.write_bytes(held)
+    done = Trimtab(tmp_path)("--key-file", str(key), "status")
+    assert (done.code, "holds no key" in done.err) == (2, True)
+    assert "tt_one" not in done.err
 
 
 def test_a_missing_key_says_how_to_get_one(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def risk(setting: int | Setting, before: int | Setting = 8, **changes: Any) -> A
             risk(law(4)),
             ("high", False, ("law", "1 ladder values beyond what was tried", "drains")),
         ),
+        (risk(7), ("medium", False, ("beyond what was tried", "drains"))),
         (risk(4, tried={4}), ("medium", False, ("drains",))),
         (risk(8, before=16), ("low", True, ("drains", "lowers risk"))),
         (risk(16, before=64), ("low", True, ("drains", "lowers risk"))),
