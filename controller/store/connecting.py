@@ -7,7 +7,13 @@ from contextlib import contextmanager
 from typing import Final
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import (
+    DatabaseError,
+    DataError,
+    DBAPIError,
+    InterfaceError,
+    OperationalError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from controller.store import postgres, sqlite
@@ -47,8 +53,9 @@ def translated() -> Iterator[None]:
     """Turn the database's errors into ours: ``Unavailable`` if retrying may help, else ``Broken``.
 
     ``Unavailable``: locked, missing, disk full, no connection, a wait that came to its bound, a
-    deadlock that the database resolved. ``Rejected``: the role lacks a right. ``Broken``: a
-    constraint that our own checks should have kept, or a damaged file.
+    deadlock that the database resolved. ``Rejected``: the role lacks a right, or a caller's text
+    has a NUL character in it, which PostgreSQL can't even look for. ``Broken``: a constraint that
+    our own checks should have kept, or a damaged file.
     """
     try:
         yield
@@ -64,6 +71,10 @@ def translated() -> Iterator[None]:
                 f"the store's role may not do that: {_first_line(error)}",
                 field="store.url",
                 allowed="what `trimtab store grants` lists; `trimtab store upgrade` as the owner",
+            ) from error
+        if isinstance(error, DataError) and "NUL" in _first_line(error):
+            raise Rejected(
+                "there is a NUL character in a text", allowed="texts without U+0000"
             ) from error
         raise Broken(f"the store refused: {_first_line(error)}") from error
 

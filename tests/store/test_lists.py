@@ -19,6 +19,7 @@ from controller.store.port import AuditQuery, PolicyFilter, Tx
 from controller.store.sql import SqlStore
 from policies.lifecycle import State
 from policies.policy import Origin, OriginKind, Policy
+from signals.errors import Rejected
 from tests.store.samples import NOW_US, stored_in
 
 SEED = 11
@@ -222,3 +223,23 @@ def _whole(step: str, statement: str) -> bool:
     if step.startswith("USE TEMP B-TREE") and "RIGHT PART" not in step:
         return not any(found in statement for found in ("state IN", "leaf_index IN", "id IN"))
     return step.startswith("SCAN") and "WHERE" in statement and "anon_1" not in step
+
+
+def test_a_text_with_a_nul_character_finds_nothing_or_is_refused_and_is_no_fault_of_ours(
+    store: SqlStore,
+) -> None:
+    nul = "a\0b"
+    asked: tuple[Callable[[Tx], object], ...] = (
+        lambda tx: tx.policy(nul),
+        lambda tx: tx.override(nul),
+        lambda tx: tx.declared_change(nul),
+        lambda tx: tx.policies(target=nul),
+        lambda tx: tx.decisions(target=nul),
+        lambda tx: tx.audit_lines(AuditQuery(actor=nul)),
+    )
+    for ask in asked:
+        try:
+            with store.read() as tx:
+                assert ask(tx) == []
+        except Rejected as refused:
+            assert refused.status in (404, 422)
