@@ -5,7 +5,8 @@ is rules, the plant model and the learner, is held to all of them. A person is h
 engine can't do, to the declared bounds, and to what keeps one change from spoiling another: he
 knows more than the figures say, and a bold step of his is high risk, so a second person looks at
 it. Emergencies must not wait; only what is impossible, what a person has fixed, and what did harm
-before stops them.
+before stops them. What an engine can do and what is declared may be less when a change begins than
+when it was proposed, so both are asked again then.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ RAILS: Final[tuple[Rail, ...]] = (
     Rail("place_rate", LOOP, proposal_rails.place_rate),
     Rail("dwell", LOOP, proposal_rails.dwell),
     Rail("blast", PLANNED, proposal_rails.blast),
+    Rail("knob", ALL, proposal_rails.knob, "start"),
+    Rail("bounds", ALL, proposal_rails.bounds, "start"),
     Rail("override", ALL, starting_rails.override, "start"),
     Rail("freeze", PLANNED, starting_rails.freeze, "start"),
     Rail("change", PLANNED, starting_rails.change, "start"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from controller.config.targets import Knobs
 from controller.latch import Latch, Latched
 from controller.override_acts import OverrideRequest
 from policies.policy import Policy
@@ -309,3 +310,22 @@ def test_at_the_bound_an_override_may_still_take_the_place_of_one(tmp_path: Path
             tx.add_override(frozen)
     again = msgspec.structs.replace(wanted, setting=Setting(value=2))
     assert world.operations.override(again, by=ADA).setting == Setting(value=2)
+
+
+def test_bounds_that_were_tightened_hold_up_what_was_approved_before(tmp_path: Path) -> None:
+    world = World(tmp_path, quality=anything)
+    world.run(10)
+    change = world.operations.declare_change("chat", "deploy", "tighter bounds", by=ADA)
+    policy = world.approved(Setting(value=32))
+    world.run(1)
+    knobs = world.declared.target.knobs.model_dump()
+    knobs[CAP] = {"mode": None, "range": (2, 16)}
+    target = world.declared.target.model_copy(update={"knobs": Knobs.model_validate(knobs)})
+    world.declared = msgspec.structs.replace(world.declared, target=target)
+    world.start_controller()
+    world.operations.end_change(change.id, by=ADA)
+    world.run(world.declared.guardrails.settle_s + 5)
+    assert world.policy(policy.id).state == "approved"
+    with world.store.read() as tx:
+        waits = [entry for entry in tx.audit() if entry.action == "guardrail.waits"]
+    assert waits[-1].details["guardrail"] == "bounds"
