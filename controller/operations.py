@@ -181,13 +181,18 @@ class Operations(ChangeOperations, BaselineOperations):
         return moved
 
     def pause(self, policy_id: str, reason: str, *, by: Principal) -> Policy:
-        """Stop a trial's clock; its engine goes back to the baseline until ``resume``."""
+        """Stop a trial's clock; its engine goes back to the baseline until ``resume``.
+
+        One that something else paused is his from then on, and does not go on by itself.
+        """
         now_us = self._clock()
         with self._store.write() as tx:
             policy = tx.policy(policy_id)
+            trial = None if policy.trial is None else tx.trial(policy.trial)
+            if policy.state == "paused" and trial is not None and trial.paused_by != "person":
+                policy = tx.move(policy, "on_trial", actor=by.id, at_us=now_us, cause=None)
             moved = tx.move(policy, "paused", actor=by.id, at_us=now_us, cause=said(reason))
-            if policy.trial is not None:
-                trial = tx.trial(policy.trial)
+            if trial is not None:
                 tx.save_trial(blocks.pause(trial, now_us=now_us, by="person"))
         self._wake()
         return moved

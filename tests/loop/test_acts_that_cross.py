@@ -329,3 +329,21 @@ def test_bounds_that_were_tightened_hold_up_what_was_approved_before(tmp_path: P
     with world.store.read() as tx:
         waits = [entry for entry in tx.audit() if entry.action == "guardrail.waits"]
     assert waits[-1].details["guardrail"] == "bounds"
+
+
+def test_a_person_may_make_another_s_pause_his_own_and_only_he_ends_it(tmp_path: Path) -> None:
+    world = World(tmp_path, quality=anything)
+    world.run(10)
+    policy = on_trial(world, Setting(value=16))
+    change = world.operations.declare_change("chat", "deploy", "a new model", by=ADA)
+    world.run(1)
+    assert world.trial().paused_by == "change"
+    world.operations.pause(policy.id, "not before I have looked", by=ADA)
+    world.operations.end_change(change.id, by=ADA)
+    world.run(world.declared.guardrails.settle_s + 5)
+    assert (world.policy(policy.id).state, world.trial().paused_by) == ("paused", "person")
+    with pytest.raises(Conflict):
+        world.operations.pause(policy.id, "again", by=ADA)
+    world.operations.resume(policy.id, by=ADA)
+    world.run(2)
+    assert world.policy(policy.id).state == "on_trial"
