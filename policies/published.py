@@ -11,12 +11,13 @@
     6      head      31 entries, root d     10 → a, 25 → b, 31 → d
 
 Sizes never fall and time never runs back without a restore statement. A line that was torn by a
-crash while it was written says nothing; it is told, and it is no fault. A line that comes twice in
-a row, because a server's answer was lost, counts once.
+crash while it was written says nothing; it is told, and it is no fault. A line that comes again, at
+once or late, counts once: a server was slow or its answer was lost, and it was sent again.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 
 import msgspec
@@ -89,7 +90,7 @@ class _Reader:
         self._notes: list[str] = []
         self._last: Head | Restore | None = None
         self._last_us = 0
-        self._before: str | None = None
+        self._seen: set[bytes] = set()
 
     def take(self, number: int, raw: bytes | str) -> None:
         try:
@@ -97,9 +98,10 @@ class _Reader:
         except Rejected as error:
             self._notes.append(f"heads line {number} is torn or no statement: {error.detail}")
             return
-        if line.body == self._before:
+        digest = hashlib.sha256(line.body.encode()).digest()
+        if digest in self._seen:
             return
-        self._before = line.body
+        self._seen.add(digest)
         wrong = self._wrong(line, statement)
         if wrong is not None:
             self._findings.append(f"heads line {number}: {wrong}")

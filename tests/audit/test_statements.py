@@ -225,6 +225,20 @@ def test_what_an_honest_log_never_says_is_named_by_its_line() -> None:
         assert second, f"the second verifier took {wrong}"
 
 
+def test_a_line_that_a_slow_server_wrote_down_once_more_and_late_counts_once() -> None:
+    once = [head(5, 10), head(9, 12), restore(5, 13, last=9), head(7, 14, root=ROOTS[1])]
+    once += [rotation(15, 0, 1), head(8, 16, root=ROOTS[2], key=1)]
+    found = followed(*once)
+    for late in once:
+        again = followed(*once, late)
+        assert again.findings == ()
+        assert again.checkpoints == found.checkpoints
+        assert (again.key, again.last) == (found.key, found.last)
+        other: list[str] = []
+        published([*once, late], json.loads(encode_keys(TRUSTED)), other)
+        assert other == []
+
+
 def test_what_an_honest_log_says_is_followed() -> None:
     found = followed(
         head(5, 10),
