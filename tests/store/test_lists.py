@@ -16,7 +16,7 @@ from sqlalchemy import Engine, event
 from controller.store import history_rows, policy_rows
 from controller.store.past_port import AuditLine
 from controller.store.port import AuditQuery, PolicyFilter, Tx
-from controller.store.sql import SqlStore
+from controller.store.sql import SqlStore, open_store
 from policies.lifecycle import State
 from policies.policy import Origin, OriginKind, Policy
 from signals.errors import Rejected
@@ -28,6 +28,12 @@ FEW = 3
 STATES: tuple[State, ...] = ("pending", "approved", "kept", "reverted", "expired")
 TARGETS = ("chat", "mail")
 KNOBS = ("active_cap", "step_token_budget")
+FILTERS = (
+    PolicyFilter(),
+    PolicyFilter(knob="none"),
+    PolicyFilter(scope="live"),
+    PolicyFilter(proposed_by="nobody"),
+)
 KINDS: tuple[OriginKind, ...] = get_args(OriginKind)
 
 
@@ -171,8 +177,8 @@ def act(tx: Tx) -> Iterator[tuple[str, object]]:
         yield "declared_changes", tx.declared_changes(target=target)
         yield "declared_changes from", tx.declared_changes(target="chat", from_us=NOW_US)
         for states in (None, STATES[:2], STATES[2:]):
-            for wanted in ({}, {"knob": "k"}, {"scope": "s"}, {"origin": "plant"}):
-                found = tx.policies(target=target, states=states, wanted=PolicyFilter(**wanted))  # type: ignore[arg-type]
+            for wanted in FILTERS:
+                found = tx.policies(target=target, states=states, wanted=wanted)
                 yield f"policies {target} {states} {wanted}", found
     yield "segment_at", tx.segment_at("chat", "r0", NOW_US)
     yield "segments", tx.segments("chat", from_us=1, to_us=NOW_US)
@@ -202,8 +208,6 @@ def statements() -> Iterator[list[tuple[str, Any]]]:
 
 
 def test_no_list_reads_or_sorts_a_whole_table(path: Path) -> None:
-    from controller.store.sql import open_store
-
     with closing(open_store(path)) as store:
         for state in ("pending", "kept"):
             stored_in(store, state)
