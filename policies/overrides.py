@@ -36,7 +36,7 @@ class Override(Struct, frozen=True, kw_only=True):
 
     ``knob`` None (freeze only): every knob of the scope. ``setting`` None: freeze.
     ``cause``: why it ended (``expired``, ``released by …``, ``killed``, ``engine restarted``, …).
-    ``adopted``: the change id of a stranger's change (empty: it had none); None: a person set it.
+    ``adopted``: the replica that a stranger changed, and that has it; None: a person set it.
     """
 
     id: str
