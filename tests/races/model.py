@@ -148,10 +148,13 @@ class Model:
         return self._moved(known, by, ("pending",), "rejected")
 
     def pause(self, known: Known, by: Principal) -> list[Written] | None:
-        """Only what runs."""
+        """What runs, or what a hold has paused: that is his from then on."""
+        taken: list[Written] = []
+        if known.state == "paused" and known.paused_by != "person":
+            taken = self._moved(known, by, ("paused",), "on_trial") or []
         written = self._moved(known, by, ("on_trial",), "paused")
         known.paused_by = "person" if written else known.paused_by
-        return written
+        return None if written is None else [*taken, *written]
 
     def resume(self, known: Known, by: Principal) -> list[Written] | None:
         """Only what a person paused, and not under a hold."""
