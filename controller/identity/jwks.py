@@ -145,7 +145,7 @@ def _usable(members: Iterable[Any]) -> dict[str | None, PyJWK]:
             continue
         try:
             key = PyJWK(member)
-        except (PyJWTError, ValueError, TypeError, NotImplementedError) as error:
+        except (PyJWTError, ValueError, TypeError, RuntimeError) as error:
             log.warning("a key of the issuer can't be used: %s: %s", type(error).__name__, error)
             continue
         if isinstance(key.key, RSAPublicKey) and key.key.key_size < MIN_RSA_BITS:
