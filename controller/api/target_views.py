@@ -64,7 +64,11 @@ def glance(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
         wish = _wish(services, tx, target, now_us)
         modes = tx.modes(target)
         overrides = _overrides(tx, target, now_us)
-        done = [t for t in tx.trials(target=target, running=False) if t.ruling is not None]
+        done = [
+            t
+            for t in tx.trials(target=target, running=False)
+            if t.ruling is not None and t.ruling.verdict is not None
+        ]
         waiting = tx.policies(target=target, states=("pending",))
     specs = seen.knobs if seen is not None else ()
     knobs = [_knob(spec, aim, wish, modes, seen) for spec in specs]

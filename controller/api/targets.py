@@ -99,7 +99,9 @@ def rollback(
     Passing layers are taken away, newer policies reverted, and what then still differs is pinned
     for a while. A hold does not stop it.
     """
-    at_us = None if body.to == "last-stable" else moment(body.to, field="to")
+    at_us = (
+        None if body.to == "last-stable" else moment(body.to, field="to", now_us=services.clock())
+    )
     report = services.operations.rollback(
         target, body.reason, by=caller, at_us=at_us, dry_run=dry_run
     )
@@ -124,10 +126,10 @@ def export(
     target: str,
     services: Wired,
     form: Annotated[ExportForm, Query(alias="as")] = "json",
-    at: Annotated[str | None, Query(description="RFC 3339, or µs since 1970")] = None,
+    at: Annotated[str | None, Query(description=f"a time; {OR_AGO}")] = None,
 ) -> Response:
     """Settings with their digest, and as start-up flags of vLLM; 409 where they are unknown."""
-    at_us = None if at is None else moment(at)
+    at_us = None if at is None else moment(at, now_us=services.clock())
     found = target_views.exported(services, target, form, at_us, now_us=services.clock())
     return Answer(found)
 

@@ -214,11 +214,13 @@ def _head(found: Any) -> str:
 
 
 def _words(result: Any) -> str:
-    told = (
-        f"{result['entries']} entries, {result['policies']} policies, {result['keys']} keys,"
-        f" {result['definitions']} metric definitions;"
-        f" root {result['root']}"
+    rows = (
+        f"{result['policies']} policies, {result['keys']} keys,"
+        f" {result['definitions']} metric definitions"
+        if result["policies"] or result["keys"] or result["rows"]
+        else "an export, so the rows they speak of were not looked at"
     )
+    told = f"{result['entries']} entries; {rows}; root {result['root']}"
     heads = [] if result.get("heads") is None else [_outside(result)]
     notes = [f"note: {note}" for note in result.get("notes", ())]
     return "\n".join([told, *heads, *notes, *(result["findings"] or ["clean"])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -52,6 +53,12 @@ app = typer.Typer(
 )
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"trimtab {metadata.version('trimtab')}")
+        raise typer.Exit
+
+
 @app.callback()
 def root(
     ctx: typer.Context,
@@ -69,6 +76,12 @@ def root(
             "--key-file", envvar="TRIMTAB_KEY_FILE", help="Default: STATE_DIR/keys/admin.key."
         ),
     ] = None,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Say which version this is.", callback=_say_version, is_eager=True
+        ),
+    ] = False,
 ) -> None:
     """Options that come before the command."""
     ctx.obj = Root(config, url, key_file)

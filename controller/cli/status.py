@@ -55,7 +55,7 @@ def status(
 def _words(found: Any) -> str:
     parts = [
         f"{found['name']}: maximise {found['maximize']}{_control(found['control'])}",
-        _knobs(found["knobs"]),
+        _knobs(found["knobs"], held=found["control"]["hold"]),
         _intents(found["attainment"]),
         _trial(found["trial"]),
         *(f"verdict  {_verdict(one)}" for one in found["verdicts"]),
@@ -73,18 +73,24 @@ def _control(control: Any) -> str:
     return f"; {what} by {control['actor']} since {when(control['since_us'])}: {control['reason']}"
 
 
-def _knobs(knobs: Any) -> str:
+def _knobs(knobs: Any, *, held: bool) -> str:
     rows = [
         (
             knob["knob"],
             knob["mode"] + (" (file)" if knob["managed_by"] else ""),
-            knob["desired"]["words"] if knob["desired"] else "as booted",
+            _desired(knob, held=held),
             _observed(knob),
             (knob["observed"] or {}).get("policy_id"),
         )
         for knob in knobs
     ]
     return table(["knob", "mode", "desired", "observed", "policy"], rows, none="no replica answers")
+
+
+def _desired(knob: Any, *, held: bool) -> str:
+    """What it should have; under a hold it keeps what it has, and goes there at the release."""
+    words = str(knob["desired"]["words"]) if knob["desired"] else "as booted"
+    return f"{words} once released" if held else words
 
 
 def _observed(knob: Any) -> str:

@@ -28,7 +28,7 @@ def rollback(
     target: Target,
     reason: Reason,
     to: Annotated[
-        str, typer.Option("--to", help="last-stable, or a time: RFC 3339, or µs since 1970.")
+        str, typer.Option("--to", help="last-stable, or a time: 30m ago, or RFC 3339.")
     ] = "last-stable",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it, and do nothing.")] = False,
     as_json: Json = False,

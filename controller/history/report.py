@@ -168,7 +168,7 @@ def _by_time(finding: Finding) -> tuple[int, str]:
 
 def _break_glass(look: Look) -> Iterator[Finding]:
     for line in look.lines("control."):
-        if line.actor.startswith("break-glass:") or line.action == "control.break_glass":
+        if line.actor.startswith("break-glass:") and line.action != "control.break_glass":
             yield _of_line("break_glass", line, line.action.partition(".")[2].replace("_", " "))
 
 
@@ -353,7 +353,7 @@ def _of_key(section: Section, key: Principal, why: str) -> Finding:
         at_us=key.expires_us or 0,
         who=key.name,
         subject=key.id,
-        words=f"the key of {key.name} ({key.role}) {why}",
+        words=f"the key {key.id} of {key.name} ({key.role}) {why}",
     )
 
 

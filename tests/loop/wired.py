@@ -19,7 +19,7 @@ from controller.store.sql import SqlStore, open_store
 from controller.watching import Watched
 from engine.adapters.http import HttpActuator
 from engine.settings_in_force import Instant
-from signals.errors import Conflict
+from signals.errors import Conflict, Unavailable
 from tests.cli.running import until
 from tests.loop.plant import Rows
 from tests.loop.world import declared
@@ -45,7 +45,7 @@ class Plant:
         self.store: SqlStore = open_store(f"sqlite:///{folder / 'store.db'}")
         self.actuators = [HttpActuator(url, key, timeout_s=3.0) for url in urls]
         replicas = [
-            Replica(url, actuator, ours="ctl.", epoch=1, mono=monotonic_s)
+            Replica(url, actuator, ours="ctl.", epoch=_epoch(actuator), mono=monotonic_s)
             for url, actuator in zip(urls, self.actuators, strict=True)
         ]
         self.fleet = Fleet(
@@ -109,3 +109,11 @@ class Plant:
         for actuator in self.actuators:
             actuator.close()
         self.store.close()
+
+
+def _epoch(actuator: HttpActuator) -> int:
+    """One that the engine accepts: it may have had controllers before."""
+    try:
+        return max(1, actuator.read().epoch)
+    except Unavailable:
+        return 1
