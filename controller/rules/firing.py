@@ -52,7 +52,6 @@ class Rule(Struct, frozen=True, kw_only=True):
     emergency: bool
     propose: dict[str, Move]
 
-
     @property
     def digest(self) -> str:
         """12 hex digits of what the rule says: the version of what it proposes."""
