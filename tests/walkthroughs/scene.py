@@ -75,4 +75,4 @@ def _touched(system: System) -> str:
 
 def _known(system: System, request: str) -> bool:
     answer: dict[str, Any] = system.ada.get(f"/v1/requests/{request}").raise_for_status().json()
-    return answer["request"]["target"] == TARGET
+    return bool(answer["request"]["target"] == TARGET)
