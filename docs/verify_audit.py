@@ -2,8 +2,7 @@
 
     python verify_audit.py audit.jsonl heads.jsonl audit.public.json
 
-It shares no code with Trimtab. docs/audit.md says what it checks and in which order to take the
-files: the heads first, from where they are kept outside, and the export after.
+It shares no code with Trimtab. Take the heads first and the export after; docs/audit.md has more.
 """
 
 from __future__ import annotations
@@ -91,7 +90,8 @@ def leaves(lines: Iterable[Any], found: list[str]) -> Iterator[bytes]:
             found.append(f"entry {index}: its bytes do not match its leaf hash")
         archived += entry is None
         yield leaf
-    print(f"{archived} entries without their bytes: what they said is not proven")
+    if archived:
+        print(f"{archived} entries without their bytes: what they said is not proven")
 
 
 def check(export: Iterable[Any], heads: Iterable[Any], keys: dict[str, Any]) -> list[str]:
