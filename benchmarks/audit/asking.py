@@ -1,12 +1,14 @@
 """What questions about a long past cost: p99 over HTTP, of the real ``serve``, at two lengths.
 
-One caller, one connection, questions in random order spread over the whole past. The server's state
-is a store that was loaded beforehand and a features file that the real feature stage wrote.
+One caller, one connection, questions in random order spread over the whole past, once the start is
+over. The server's state is a store that was loaded beforehand and a features file that the real
+feature stage wrote.
 """
 
 from __future__ import annotations
 
 import http.client
+import json
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -73,6 +75,7 @@ def _p99_ms(
         pipeline.start("serve")
         pipeline.wait("serve", lambda: _answers(port), timeout_s=START_S)
         key = pipeline.layout.key("admin").read_text(encoding="utf-8").strip()
+        pipeline.wait("the audit's tree", lambda: _tree_stands(port, key), timeout_s=START_S)
         found = {
             name: _asked(port, key, ask, questions, Random(seed))
             for name, ask in _questions(past, requests).items()
@@ -202,6 +205,18 @@ def _asked(port: int, key: str, ask: Ask, questions: int, rng: Random) -> float:
             raise RuntimeError(f"GET {path} answered {answer.status}: {body[:300]!r}")
     connection.close()
     return percentile(took_ms, 99)
+
+
+def _tree_stands(port: int, key: str) -> bool:
+    """Whether the start is over: the tree over all entries is built, and its head published."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", "/v1/audit/head", headers={"Authorization": f"Bearer {key}"})
+        answer = connection.getresponse()
+        body = answer.read()
+        return answer.status == 200 and json.loads(body)["published"] is not None
+    finally:
+        connection.close()
 
 
 def _answers(port: int) -> bool:
