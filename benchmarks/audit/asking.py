@@ -38,7 +38,7 @@ SAMPLE: Final = 2000
 PAGE: Final = 100
 WARM: Final = 20
 START_S: Final = 120.0
-STATES: Final = ("kept", "reverted")
+STATES: Final = ("superseded", "reverted")
 
 
 class Pace(Struct, frozen=True, kw_only=True):

@@ -31,15 +31,16 @@ from policies.policy import Policy
 AT_ONCE: Final = 500
 """Policies of one transaction: 5,000 entries."""
 ENTRIES_EACH: Final = 10
-KEPT: Final[tuple[State, ...]] = (
+WON: Final[tuple[State, ...]] = (
     "pending",
     "approved",
     "applying",
     "on_trial",
-    "paused",
     "kept",
+    "superseded",
 )
-UNDONE: Final[tuple[State, ...]] = (
+"""Of several kept on one place only the newest stays kept."""
+LOST: Final[tuple[State, ...]] = (
     "pending",
     "approved",
     "applying",
@@ -116,7 +117,7 @@ class _Past:
         policy = a_policy(number)
         shown = {"policy": msgspec.to_builtins(policy)}
         self._act(policy, "proposed", policy.created_us, shown)
-        for after in KEPT if self._rng.random() < 0.1 else UNDONE:
+        for after in WON if self._rng.random() < 0.1 else LOST:
             before, at_us = policy.state, policy.updated_us + 1_000_000
             policy = msgspec.structs.replace(
                 policy, state=after, rev=policy.rev + 1, updated_us=at_us

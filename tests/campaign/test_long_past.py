@@ -30,7 +30,7 @@ def test_a_loaded_past_verifies_and_answers(kind: str, tmp_path: Path, postgres:
     assert past.entries == found.entries == POLICIES * ENTRIES_EACH
     target, policy, version = past.stamps[0]
     with store.read() as tx:
-        assert tx.policy(policy).state in ("kept", "reverted")
+        assert tx.policy(policy).state in ("superseded", "reverted")
         segment = tx.segment_of("5eed5eed5eed", version)
         assert segment is not None and segment.settings["active_cap"].policy_id is not None
         assert [one.id for one in tx.policies(target=target, limit=POLICIES)][-1] == policy
