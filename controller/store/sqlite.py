@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import QueuePool
 
 from controller.store.settings import StoreSettings
-
 
 CHECKPOINT_PAGES: Final = 4000
 """16 MB of log. A transition writes a dozen pages, many of them the same ones again and again; four
