@@ -58,11 +58,17 @@ def pending_law(stage: Stage, ada: Caller) -> dict[str, Any]:
 
 
 def approve(stage: Stage, by: Caller, policy: dict[str, Any]) -> None:
-    """Approve exactly what was shown."""
-    by.post(f"/v1/policies/{policy['id']}/approve", {"shown_digest": policy["shown_digest"]})
+    """Approve exactly what was shown; where the risk is high a second person does too."""
+    shown = {"shown_digest": policy["shown_digest"]}
+    path = f"/v1/policies/{policy['id']}/approve"
+    answered = by.post(path, shown)
     stage.screen.say(
         f"{by.name} (operator) approved {policy['id']}, as shown (digest {policy['shown_digest']})"
     )
+    if answered["state"] == "pending":
+        second = stage.invite("eve", "approver")
+        second.post(path, shown)
+        stage.screen.say(f"its risk is {policy['risk']}, so {second.name} (approver) did too")
 
 
 def propose(stage: Stage, by: Caller, value: int, reason: str) -> dict[str, Any]:

@@ -51,11 +51,13 @@ def trials_in(entries: Sequence[Entry]) -> list[TrialTrail]:
 
 
 def moves_of(entries: Sequence[Entry], policy_id: str) -> list[Entry]:
-    """The lifecycle entries of a policy, in order."""
+    """The lifecycle entries of a policy, in order. One yes of two is none: its state stays."""
     return [
         entry
         for entry in entries
-        if entry["subject"] == policy_id and entry["action"].startswith("policy.")
+        if entry["subject"] == policy_id
+        and entry["action"].startswith("policy.")
+        and entry["action"] != "policy.seconded"
     ]
 
 
