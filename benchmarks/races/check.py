@@ -64,23 +64,28 @@ def _written(
     """The entries in an operator's name, by the act that they are of.
 
     What follows from another act is no act of its own: a hold pauses what is on trial, a release
-    lets it go on, a rollback ends overrides, a pin replaces the one before it.
+    lets it go on, a rollback ends overrides, a pin replaces the one before it, and who pauses what
+    something else had paused takes it out of that pause first.
     """
     written: defaultdict[Key, list[Entry]] = defaultdict(list)
     kinds = {act.mark: act.kind for act in acts}
-    of_control = {(e.actor, e.at_us) for e in entries if e.action.startswith("control.")}
+    of_others = {(e.actor, e.at_us) for e in entries if _lets_others_go_on(e)}
     for entry in entries:
         kind = KINDS.get(entry.action)
         if kind is None or entry.actor not in people:
             continue
         if kind in WORDLESS:
-            if (entry.actor, entry.at_us) not in of_control:
+            if (entry.actor, entry.at_us) not in of_others:
                 written[Key(entry.actor, kind, entry.subject)].append(entry)
             continue
         mark = _mark(entry)
         if mark is not None and kinds.get(mark, kind) == kind:
             written[Key(entry.actor, kind, mark)].append(entry)
     return dict(written)
+
+
+def _lets_others_go_on(entry: Entry) -> bool:
+    return entry.action.startswith("control.") or entry.action == "policy.paused"
 
 
 def _mark(entry: Entry) -> str | None:

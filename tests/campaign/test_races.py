@@ -67,6 +67,7 @@ def entry(index: int, action: str = "policy.rejected", **fields: Any) -> Entry:
 
 
 APPROVED = "policy.approved"
+TAKEN = "race-2-1."
 CASES = {
     "a lost act": ([act("accepted")], [], "acknowledged and not recorded"),
     "a doubled act": ([act("accepted")], [entry(1), entry(2)], "recorded twice"),
@@ -78,6 +79,7 @@ CASES = {
     "a refused act": ([act("refused")], [entry(1)], "recorded though it never"),
     "an act that was never delivered": ([act("unsent")], [entry(1)], "recorded though it never"),
     "an act that nobody did": ([], [entry(1, APPROVED)], "recorded though it never"),
+    "a resumption that nobody did": ([], [entry(1, "policy.on_trial")], "recorded though it never"),
     "two approvals by one": (
         [act("accepted", "approve"), act("refused", "approve", mark="race-1-2.")],
         [entry(1, APPROVED), entry(2, APPROVED)],
@@ -110,6 +112,7 @@ def test_the_check_is_content_with_what_may_be() -> None:
         act("unknown", mark="race-1-2."),
         act("unknown", mark="race-1-3."),
         act("accepted", "resume", mark="race-1-4."),
+        act("accepted", "pause", who="bob", mark=TAKEN),
     ]
     late = {"changes": {"cause": "race-1-2."}, "rev": 4}
     entries = [
@@ -119,6 +122,8 @@ def test_the_check_is_content_with_what_may_be() -> None:
         entry(6, "control.released", details={"reason": "race-9-9."}, actor="loop"),
         entry(7, "policy.on_trial", actor="bob", at_us=8),
         entry(8, "control.released", details={"reason": "away"}, actor="bob"),
+        entry(9, "policy.on_trial", actor="bob", at_us=10),
+        entry(10, "policy.paused", actor="bob", at_us=10, details={"changes": {"cause": TAKEN}}),
     ]
     assert compare(acts, entries, ["ada", "bob"]) == []
 
