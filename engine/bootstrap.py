@@ -189,6 +189,7 @@ class EngineProcess:
                 at_us=at_us,
                 fingerprint=self._engine.fingerprint,
                 curve=self._engine.curve,
+                kv=self._engine.kv,
             )
         )
 

@@ -149,14 +149,32 @@ class CurvePoint(Struct, frozen=True, kw_only=True):
     step_us: int
 
 
+class KvLayout(Struct, frozen=True, kw_only=True):
+    """How an engine keeps keys and values: a pool of ``blocks`` of ``block_tokens`` tokens each.
+
+    A token takes 2 (key and value) × ``layers`` × ``kv_heads`` × ``head_dim`` × ``value_bits`` / 8 bytes.
+    """
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    value_bits: int
+    block_tokens: int
+    blocks: int
+
+
 class Started(Struct, frozen=True, kw_only=True, tag_field="record", tag="started"):
-    """An engine came up: what it is (``fingerprint``) and the step curve it measured at boot."""
+    """An engine came up: what it is (``fingerprint``) and the step curve it measured at boot.
+
+    ``kv``: how it keeps keys and values (None: it does not say).
+    """
 
     seq: int
     stamp: SeenStamp
     at_us: int
     fingerprint: str
     curve: tuple[CurvePoint, ...]
+    kv: KvLayout | None = None
 
 
 class Counted(Struct, frozen=True, kw_only=True, tag_field="record", tag="counted"):

@@ -17,6 +17,7 @@ MAX_POLICIES: Final = 64
 MAX_CURVE: Final = 1000
 MAX_SECOND_S: Final = 3600
 MAX_TOKENS: Final = 2**31
+MAX_KV: Final = 2**31
 MAX_STEP_SUM: Final = 2**63 - 1
 MAX_COUNT: Final = 2**53
 """What JSON numbers carry exactly everywhere; sums of many still fit the store's 64 bits."""
@@ -94,7 +95,12 @@ def check_second(second: Second) -> None:
 
 
 def check_started(started: Started) -> None:
-    """A curve of counts. Raises ``Rejected``."""
+    """A curve of counts, and sizes of a layout. Raises ``Rejected``."""
     check_many(started.curve, MAX_CURVE, "data.curve")
     for point in started.curve:
         check_counts(point, "data.curve[...]")
+    if started.kv is not None:
+        check_counts(started.kv, "data.kv")
+        for name in started.kv.__struct_fields__:
+            if not 0 < getattr(started.kv, name) <= MAX_KV:
+                raise Rejected("no size", field=f"data.kv.{name}", allowed=f"1..{MAX_KV}")

@@ -38,7 +38,7 @@ from engine.embedded.tokenizer import ChatTokenizer
 from engine.embedded.worker import OnFailure, Worker
 from engine.generation import Boundary
 from engine.settings import EngineSettings
-from signals.events import CurvePoint
+from signals.events import CurvePoint, KvLayout
 
 Say = Callable[[str], None]
 
@@ -62,6 +62,7 @@ class EmbeddedEngine(Struct, frozen=True, kw_only=True):
     model_name: str
     numeric_class: str
     fingerprint: str
+    kv: KvLayout
 
 
 def build(
@@ -106,6 +107,7 @@ def build(
         model_name=model.shape.name,
         numeric_class=model.numeric_class,
         fingerprint=f"{model.shape.name}/{digest[:12]}/{model.numeric_class}",
+        kv=model.kv_layout,
     )
 
 

@@ -23,6 +23,7 @@ from engine.embedded.kernels.calling import CHOICE, BatchArgs, LayerArgs, ModelA
 from engine.embedded.weights import Shape
 from engine.settings import BLOCK_TOKENS
 from signals.errors import Rejected
+from signals.events import KvLayout
 
 Ints = NDArray[np.int32]
 
@@ -74,6 +75,18 @@ class Model:
     def numeric_class(self) -> str:
         """Within one class, same input and seed give the same tokens. See docs/adr/0004."""
         return str(self._kernels.trimtab_numeric_class().decode())
+
+    @property
+    def kv_layout(self) -> KvLayout:
+        """What the pool holds: enough to say how many bytes a context takes."""
+        return KvLayout(
+            layers=self.shape.layers,
+            kv_heads=self.shape.kv_heads,
+            head_dim=self.shape.head_dim,
+            value_bits=8 * torch.bfloat16.itemsize,
+            block_tokens=BLOCK_TOKENS,
+            blocks=self.kv_blocks,
+        )
 
     def step(self, rows: Rows) -> Ints:
         """Run the rows, write their KV, and draw one token per chosen row: [chosen]."""

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from signals.definitions import Definitions
-from signals.events import Command, ErasedBy, Signal
+from signals.events import Command, ErasedBy, KvLayout, Signal
 from signals.features.batch import (
     DeadLetter,
     EngineKey,
@@ -67,6 +67,7 @@ class EngineState(Struct, kw_only=True):
     dropped: int = 0
     fingerprint: str | None = None
     curve: tuple[tuple[int, int, int], ...] = ()
+    kv: KvLayout | None = None
     sequence: Sequence = field(default_factory=Sequence)
     delays: Delays = field(default_factory=Delays)
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from signals.counts import Moments, WindowCounts
-from signals.events import Arm, Status, StepMoments
+from signals.events import Arm, KvLayout, Status, StepMoments
 from signals.features.producers import ClockReport
 
 __all__ = [
@@ -132,7 +132,7 @@ class SecondRow(Struct, frozen=True, kw_only=True):
 class EngineSeen(Struct, frozen=True, kw_only=True):
     """The last life sign of a replica, and the curve it measured at boot (None: not seen).
 
-    ``clock`` is how its records' times stand to ours.
+    ``clock`` is how its records' times stand to ours. ``kv``: None: not told.
     """
 
     target: str
@@ -144,6 +144,7 @@ class EngineSeen(Struct, frozen=True, kw_only=True):
     gaps: int
     dropped: int
     clock: ClockReport = ClockReport()
+    kv: KvLayout | None = None
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

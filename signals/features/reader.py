@@ -152,6 +152,7 @@ def _engine_seen(state: EngineState, settings: FeatureSettings) -> EngineSeen:
         incarnation=state.incarnation,
         fingerprint=state.fingerprint,
         curve=state.curve,
+        kv=state.kv,
         last_us=state.last_us,
         gaps=sum(hole.missing for hole in state.sequence.holes()),
         dropped=state.dropped,

@@ -109,6 +109,7 @@ class Recording(Struct, frozen=True):
         engine = self._engine(record)
         engine.fingerprint = record.fingerprint
         engine.curve = tuple((point.decode, point.prefill, point.step_us) for point in record.curve)
+        engine.kv = record.kv
 
     def _second(self, record: Second) -> None:
         engine = self._engine(record)
