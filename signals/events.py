@@ -152,7 +152,8 @@ class CurvePoint(Struct, frozen=True, kw_only=True):
 class KvLayout(Struct, frozen=True, kw_only=True):
     """How an engine keeps keys and values: a pool of ``blocks`` of ``block_tokens`` tokens each.
 
-    A token takes 2 (key and value) × ``layers`` × ``kv_heads`` × ``head_dim`` × ``value_bits`` / 8 bytes.
+    A token takes 2 (key and value) × ``layers`` × ``kv_heads`` × ``head_dim`` values of
+    ``value_bits`` each.
     """
 
     layers: int

@@ -81,6 +81,13 @@ class PlantSettings(Section):
         gt=0,
         le=100,
     )
+    residual_spread: float = setting(
+        0.1,
+        unit="log",
+        reason="taken as the deviation of one measurement beside a prediction, until there are more",
+        gt=0,
+        le=10,
+    )
     residual_widening: float = setting(
         0.1,
         unit="log",
