@@ -1,12 +1,20 @@
-"""What a trial is: a plan frozen before it starts, and units of two randomised blocks (switchback).
+"""What a trial is: a plan frozen before it starts, and units of randomised blocks.
 
 ::
 
-    unit 0            unit 1            unit 2                 block = washout w | counted | H
-    ┌─────┬─────┐     ┌─────┬─────┐     ┌─────┬─────┐          arrivals count in (w, block − H],
-    │  B  │  C  │     │  C  │  B  │     │  C  │  B  │   …      token rates in (w, block]
-    └─────┴─────┘     └─────┴─────┘     └─────┴─────┘
-       coin order, from the plan's seed and the unit's index alone
+    switchback: one engine, or all replicas as one        crossover: two halves of the replicas
+
+    unit 0            unit 1            unit 2                      unit 0   unit 1   unit 2
+    ┌─────┬─────┐     ┌─────┬─────┐     ┌─────┬─────┐     half 0   ┌──────┐ ┌──────┐ ┌──────┐
+    │  B  │  C  │     │  C  │  B  │     │  C  │  B  │ …            │  B   │ │  C   │ │  C   │ …
+    └─────┴─────┘     └─────┴─────┘     └─────┴─────┘     half 1   │  C   │ │  B   │ │  B   │
+                                                                   └──────┘ └──────┘ └──────┘
+    block = washout w | counted | H: arrivals count in (w, block − H], token rates in (w, block]
+
+The coin is tossed from the plan's seed and the unit's index alone. A switchback's unit is two
+adjacent blocks in the coin's order. A crossover's is one block, and the coin says which half has
+the candidate: both arms meet the same minute's load, and a half whose replicas are slower is on
+the candidate's side as often as on the baseline's, so that it moves no mean.
 
 The unit is the randomised block, never the request: requests of one block share a queue and are
 not independent. Everything the verdict depends on is in ``TrialPlan``; it is written to the audit
@@ -16,6 +24,7 @@ before the first block.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -26,6 +35,10 @@ from policies.runtime_config import Arm
 from policies.settings import Setting
 
 PRIMARY = "U"
+
+Design = Literal["switchback", "crossover"]
+Split = tuple[tuple[str, ...], tuple[str, ...]]
+"""Two halves of a target's replicas, by name; as many in the one as in the other."""
 
 
 class GuardPlan(Struct, frozen=True, kw_only=True):
@@ -52,7 +65,8 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     rate of ``maximize`` (an intent) inside U; ``min_requests`` a block needs to be counted;
     ``max_error_rate`` with ≥ ``min_errors`` errors trips; so do more than ``trip_ratio`` times the
     baseline's misses and ``trip_misses`` more, but ``max_trips`` of those only end the trial
-    undecided. Times in seconds.
+    undecided. Times in seconds. ``split``: a crossover's two halves; replicas in neither stay on
+    the baseline and are not counted.
     """
 
     id: str
@@ -83,6 +97,18 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     max_trips: int = 3
     baseline: Setting
     candidate: Setting
+    design: Design = "switchback"
+    split: Split = ((), ())
+
+    @property
+    def blocks_per_unit(self) -> int:
+        """Two blocks one after the other, or one in which both arms run side by side."""
+        return 1 if self.design == "crossover" else 2
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The replicas of both halves of a crossover."""
+        return (*self.split[0], *self.split[1])
 
 
 PausedBy = Literal["person", "hold", "emergency", "override", "change"]
@@ -91,7 +117,11 @@ PausedBy = Literal["person", "hold", "emergency", "override", "change"]
 class Block(Struct, frozen=True, kw_only=True):
     """One block. ``began_us`` is the engine's own time of application, None until read back.
 
-    ``opened_us``: when the controller first wished for it, in the controller's time.
+    ``arm``: in a crossover that of the first half; the second half has the other one, and the block
+    begins when the last replica of both has applied its own.
+
+    ``opened_us``: when the controller first wished for it, in the controller's time; or when it
+    looked again after it had been away.
 
     ``void`` says why it can't be counted (incomplete telemetry, cut by an emergency or a restart);
     never anything that depends on the outcome.
@@ -120,10 +150,11 @@ class BlockValues(Struct, frozen=True, kw_only=True):
 
 
 class Unit(Struct, frozen=True, kw_only=True):
-    """Two blocks and, once both are closed, d = candidate − baseline for each metric.
+    """Its blocks and, once all are closed, d = candidate − baseline for each metric.
 
-    ``judged``: both blocks are closed and ``d`` is final; ``void``: why it can't be counted.
-    ``halves``: d over the first and the second half of the counted windows.
+    Two blocks in a switchback, one in a crossover. ``judged``: they are closed and ``d`` is final;
+    ``void``: why it can't be counted. ``halves``: d over the first and the second half of the
+    counted windows.
     """
 
     index: int
@@ -167,11 +198,47 @@ class Trial(Struct, frozen=True, kw_only=True):
     rev: int = 0
 
 
+def other(arm: Arm) -> Arm:
+    """The arm that it is compared with."""
+    return "baseline" if arm == "candidate" else "candidate"
+
+
+def arm_of(plan: TrialPlan, block: Block, replica: str) -> Arm | None:
+    """A replica's arm in a block; None: it takes no part, and keeps the baseline.
+
+    A switchback moves all of a target's replicas together.
+    """
+    if plan.design == "switchback" or replica in plan.split[0]:
+        return block.arm
+    return other(block.arm) if replica in plan.split[1] else None
+
+
+def split_of(seed: int, replicas: Iterable[str]) -> Split | None:
+    """Two halves by chance, the same for the whole trial; None for fewer than two replicas.
+
+    By the hashes of the seed and the names, so that anybody can split them again from the audit,
+    and so that a half is not all those of one rack, whose names are alike. The last one of an odd
+    number is in neither half.
+
+    >>> split_of(7, ["r0", "r1", "r2"])
+    (('r1',), ('r2',))
+    """
+    names = sorted(set(replicas), key=lambda name: (_hash(f"{seed}:split:{name}"), name))
+    half = len(names) // 2
+    return (tuple(names[:half]), tuple(names[half : 2 * half])) if half else None
+
+
 def arms(seed: int, unit: int) -> tuple[Arm, Arm]:
-    """The coin order of one unit: a fair coin that anybody can toss again from the audit.
+    """The coin of one unit: a fair coin that anybody can toss again from the audit.
+
+    The arms of a switchback's blocks in their order, or of a crossover's two halves.
 
     >>> sorted(arms(7, 0))
     ['baseline', 'candidate']
     """
-    heads = hashlib.sha256(f"{seed}:{unit}".encode()).digest()[0] & 1
+    heads = _hash(f"{seed}:{unit}")[0] & 1
     return ("candidate", "baseline") if heads else ("baseline", "candidate")
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

@@ -19,6 +19,11 @@ A request belongs to the block it *arrived* in, and counts as it stood at that b
 is dropped because it was slow, failed or spanned, and reading later gives the same figures.
 Cancelled by the client counts too, as not good unless it had already met everything: whether a
 client leaves depends on how long it waited, so leaving such requests out would flatter a slow arm.
+
+In a crossover's block both arms run at once, each on half of the replicas. An arm's requests are
+pooled whichever replica had them, so that a replica weighs as much as the traffic it got; its token
+rate is that of one replica: all its tokens over the seconds of its replicas together, so that the
+reference, which is one engine's, holds for it too.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ from typing import Final
 from msgspec import Struct
 
 from controller.trials import PRIMARY, Block, BlockValues, IntentPlan, TrialPlan
+from policies.runtime_config import Arm
 from signals.events import MICROS
 from signals.features.model import RequestRow, SecondRow
 
@@ -38,6 +44,8 @@ SHORTEST_TTFT_US: Final = 100
 """A clock's grain, so that a logarithm exists."""
 
 PART: Final = f"{PRIMARY}:"
+
+ARMS: Final[tuple[Arm, Arm]] = ("baseline", "candidate")
 
 
 class _Span(Struct, frozen=True):
@@ -74,25 +82,34 @@ def block_values(
     ``plan`` is the plan in force for this block (``carry_over.plan_in_force``). Rows of other
     trials and blocks are ignored. Call it once the rows up to the block's end are complete.
     """
-    if block.void is not None:
-        return block.void
-    if block.began_us is None:
-        return "the block's settings were never read back"
-    span = _Span(block.began_us, round(plan.washout_s * MICROS), round(plan.block_s * MICROS))
+    span = _span(plan, block)
+    if isinstance(span, str):
+        return span
     rows = [row for row in requests if row.trial == plan.id and row.block == block.index]
     ticks = [row for row in seconds if row.trial == plan.id and row.block == block.index]
-    counted = [row for intent in plan.intents for row in _counted(rows, intent, span)]
-    if len(counted) < plan.min_requests:
-        return f"{len(counted)} counted arrivals, fewer than the {plan.min_requests} planned"
-    return BlockValues(
-        values=_values(plan, rows, ticks, span),
-        requests=len(counted),
-        errors=sum(row.status == "error" for row in counted),
-        halves=(
-            _values(plan, rows, ticks, span.part(0.0, 0.5)),
-            _values(plan, rows, ticks, span.part(0.5, 1.0)),
-        ),
-    )
+    return _block_values(plan, rows, ticks, span)
+
+
+def crossover_values(
+    plan: TrialPlan, block: Block, requests: Sequence[RequestRow], seconds: Sequence[SecondRow]
+) -> dict[Arm, BlockValues] | str:
+    """What each arm showed in a crossover's one block, or in words why the block can't be counted.
+
+    As ``block_values``, by the arm that each row carries; both arms have values, or none has.
+    """
+    span = _span(plan, block)
+    if isinstance(span, str):
+        return span
+    found: dict[Arm, BlockValues] = {}
+    for arm in ARMS:
+        mine = (plan.id, block.index, arm)
+        rows = [row for row in requests if (row.trial, row.block, row.arm) == mine]
+        ticks = [row for row in seconds if (row.trial, row.block, row.arm) == mine]
+        values = _block_values(plan, rows, ticks, span)
+        if isinstance(values, str):
+            return f"{arm}: {values}"
+        found[arm] = values
+    return found
 
 
 def unit_differences(
@@ -107,6 +124,32 @@ def unit_differences(
     d = {metric: candidate[metric] - baseline[metric] for metric in shared}
     parts = [d[metric] for metric in shared if metric.startswith(PART)]
     return d | ({PRIMARY: math.fsum(parts)} if parts else {})
+
+
+def _span(plan: TrialPlan, block: Block) -> _Span | str:
+    """The whole counted window of a block, or in words why it has none."""
+    if block.void is not None:
+        return block.void
+    if block.began_us is None:
+        return "the block's settings were never read back"
+    return _Span(block.began_us, round(plan.washout_s * MICROS), round(plan.block_s * MICROS))
+
+
+def _block_values(
+    plan: TrialPlan, rows: Sequence[RequestRow], ticks: Sequence[SecondRow], span: _Span
+) -> BlockValues | str:
+    counted = [row for intent in plan.intents for row in _counted(rows, intent, span)]
+    if len(counted) < plan.min_requests:
+        return f"{len(counted)} counted arrivals, fewer than the {plan.min_requests} planned"
+    return BlockValues(
+        values=_values(plan, rows, ticks, span),
+        requests=len(counted),
+        errors=sum(row.status == "error" for row in counted),
+        halves=(
+            _values(plan, rows, ticks, span.part(0.0, 0.5)),
+            _values(plan, rows, ticks, span.part(0.5, 1.0)),
+        ),
+    )
 
 
 def _values(
