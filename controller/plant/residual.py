@@ -117,7 +117,7 @@ class Residual(Struct, frozen=True, kw_only=True):
         )
 
     def at(self, value: int) -> Correction:
-        """The correction at a ladder value; none, and only uncertainty, where nothing was tested."""
+        """The correction at a ladder value; where nothing was tested only uncertainty."""
         place = bisect_left(self.ladder, value)
         if not self.places:
             return Correction(deviation=self.spread + self.widening)
@@ -129,7 +129,7 @@ class Residual(Struct, frozen=True, kw_only=True):
         left = right if self.places[right] == place else right - 1
         span = self.places[right] - self.places[left]
         share = (place - self.places[left]) / span if span else 0.0
-        mean = (1 - share) * self.means[left] + share * self.means[right]
+        mean = self.means[left] + share * (self.means[right] - self.means[left])
         weight = (1 - share) * self.weights[left] + share * self.weights[right]
         return Correction(mean=mean, deviation=self._deviation(weight))
 

@@ -84,7 +84,7 @@ class PlantSettings(Section):
     residual_spread: float = setting(
         0.1,
         unit="log",
-        reason="taken as the deviation of one measurement beside a prediction, until there are more",
+        reason="taken as the deviation of a single measurement beside its prediction",
         gt=0,
         le=10,
     )
