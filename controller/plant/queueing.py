@@ -12,10 +12,10 @@ by PASTA an arrival finds n with probability π(n)::
 
 s = (1 + c²)/2 scales waits to lengths whose squared coefficient of variation c² is not that of
 exponential ones (Allen–Cunneen). Attainment is P(TTFT and TPOT within their limits), summed over
-what an arrival finds; a request whose load changes meanwhile is counted as it began, so a TPOT limit
-in the midst of the TPOTs is predicted a little too low. Where a *backlog* of other work always fills the free slots, the steps are those of a full engine, and the
-arrival waits for a slot to be given back: M/M/1 with slots as the server, at the rate at which the
-mix gives them back.
+what an arrival finds; a request whose load changes meanwhile is counted as it began, so a TPOT
+limit in the midst of the TPOTs is predicted a little too low. Where a *backlog* of other work
+always fills the free slots, the steps are those of a full engine, and the arrival waits for a slot
+to be given back: M/M/1 with slots as the server, at the rate at which the mix gives them back.
 
 >>> curve = StepCurve(
 ...     base_us=18_100.0, per_decode_us=1290.0, per_prefill_us=0.0, steps=1000, residual=0.0
@@ -30,8 +30,8 @@ True
 Load-dependent birth–death queues: Kleinrock, *Queueing Systems* I, 1975, ch. 3; the scaling: Allen,
 *Probability, Statistics, and Queueing Theory*, 1978. How often requests wait is taken from
 exponential lengths, and arrivals are Poisson: a rate that wanders waits more. Why not M/G/k: its
-server has one speed, and here a fuller engine is faster in all and slower for each. Why not simulate: a prediction
-for each ladder value at each look has to be cheap, and the same every time.
+server has one speed, and here a fuller engine is faster in all and slower for each. Why not
+simulate: a prediction for each ladder value at each look has to be cheap, and the same every time.
 """
 
 from __future__ import annotations
