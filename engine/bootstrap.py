@@ -26,10 +26,10 @@ from engine.knobs import embedded_knobs
 from engine.live_settings import LiveSettings, system_clock
 from engine.run_settings import DEFAULT_INTENT, EngineRun, Keys
 from engine.settings_in_force import EngineIdentity
+from engine.stamps import seen
 from engine.telemetry.figures import EngineFigures, Sources
 from engine.telemetry.outlets import Outlets
 from engine.telemetry.seconds import SecondsTelemetry
-from engine.telemetry.stamps import seen
 from signals.errors import Broken
 from signals.events import MICROS, Started
 

@@ -19,6 +19,7 @@ total now less the total at the window's start, found by bisection. Arrivals clo
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -58,6 +59,11 @@ class RunningTotals:
         start = bisect_right(self._times, now_s - window_s, lo=self._head)
         (count, tokens), (count_before, tokens_before) = self.totals(), self._at(start)
         return count - count_before, tokens - tokens_before
+
+    def next_fall_s(self, window_s: float, now_s: float) -> float:
+        """When the oldest arrival later than ``now_s - window_s`` leaves the window; inf: none."""
+        oldest = bisect_right(self._times, now_s - window_s, lo=self._head)
+        return self._times[oldest] + window_s if oldest < len(self._times) else math.inf
 
     @property
     def marks(self) -> int:
@@ -110,3 +116,8 @@ class ArrivalMeter:
         if variable == "arrivals":
             return float(sum(count for count, _ in seen))
         return sum(tokens for _, tokens in seen) / window_s
+
+    def next_fall_s(self, class_: str | None, *, window_s: float, now_s: float) -> float:
+        """Until when a variable cannot fall, whatever arrives; inf: it stands at 0."""
+        chosen = self._totals.values() if class_ is None else (self._totals[class_],)
+        return min(totals.next_fall_s(window_s, now_s) for totals in chosen)

@@ -24,6 +24,7 @@ operator.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
@@ -92,6 +93,18 @@ class SettingsBook:
     def values(self) -> dict[str, int]:
         """The number in force of every knob."""
         return {knob: setting.observed for knob, setting in self._in_force.items()}
+
+    @property
+    def held(self) -> bool:
+        """Whether a hold is in force."""
+        return self._clock.held
+
+    def next_expiry_s(self, now: Instant) -> float:
+        """The monotonic time at which the first setting expires; inf: none will, as things are."""
+        due_s = [one.expires_s for one in self._in_force.values() if one.expires_s is not None]
+        if self._clock.held or not due_s:
+            return math.inf
+        return now.mono_s + min(due_s) - self._clock.now_s(now.mono_s)
 
     def view(self, now: Instant, *, after_seq: int = -1, running: int = 0) -> RuntimeConfig:
         """The answer to GET: everything in force, and the changes numbered above ``after_seq``.

@@ -13,7 +13,7 @@ class Offered(Struct, frozen=True, kw_only=True):
     """One request that will arrive, whatever the engine does: exogenous.
 
     ``output_tokens`` is how many it would get if nobody stopped it. ``prefix``: hashes of its
-    leading prompt blocks of ``prefix_tokens`` tokens each, for prefix caches; empty: nothing shared.
+    leading prompt blocks of ``prefix_tokens`` tokens each, for prefix caches; empty: none shared.
     ``session``: the conversation it belongs to, for routers and splits.
     """
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from engine.generation import Generation, Progress
+from engine.stamps import seen
 from engine.telemetry.ring import TelemetryRing
-from engine.telemetry.stamps import seen
 from signals.events import MICROS, Arrived, Finished, Status
 
 STATUS: dict[str, Status] = {

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from engine.generation import Load, StepRecord
 from engine.settings_in_force import Instant
+from engine.stamps import seen
 from engine.telemetry.ring import TelemetryRing
-from engine.telemetry.stamps import seen
 from policies.runtime_config import Stamp
 from signals.events import MICROS, IntentLoad, Second, StepMoments
 

@@ -17,7 +17,7 @@ from signals.features.change import (
 )
 from signals.features.joining import Join, atom_of_row
 from signals.features.keeping import oldest_us
-from signals.features.model import ATOM_S, RequestRow, SecondRow
+from signals.features.model import ATOM_S, RequestRow
 from signals.features.requests import (
     judge,
     judged,
@@ -26,6 +26,7 @@ from signals.features.requests import (
     row_of_named,
     with_ids,
 )
+from signals.features.seconds import row_of_second
 from signals.features.windows import atom_of, loads
 from signals.records import event_time_us
 
@@ -114,7 +115,7 @@ class Recording(Struct, frozen=True):
     def _second(self, record: Second) -> None:
         engine = self._engine(record)
         engine.dropped = max(engine.dropped, record.dropped)
-        self.change.seconds.append(_second_row(record))
+        self.change.seconds.append(row_of_second(record))
         last_moment_us = max(record.from_us, record.to_us - 1)
         for intent, load in loads(record, self.rules.declared(record.stamp.target)).items():
             tally = self.change.tallies[atom_of(record.stamp, intent, last_moment_us)]
@@ -200,25 +201,3 @@ class Recording(Struct, frozen=True):
     def _keep(self, row: RequestRow) -> None:
         self.known.add_row(row)
         self.change.rows[row.request_id] = row
-
-
-def _second_row(record: Second) -> SecondRow:
-    stamp, trial = record.stamp, record.stamp.trial
-    intents = record.intents.items()
-    return SecondRow(
-        target=stamp.target,
-        replica=stamp.replica,
-        incarnation=stamp.incarnation,
-        from_us=record.from_us,
-        to_us=record.to_us,
-        digest=stamp.digest,
-        trial=trial.id if trial else "",
-        block=trial.block if trial else -1,
-        arm=trial.arm if trial else None,
-        output_tokens={intent: load.output_tokens for intent, load in intents},
-        arrivals={intent: load.arrivals for intent, load in intents},
-        offered_tokens={intent: load.offered_tokens for intent, load in intents},
-        waiting={intent: load.waiting for intent, load in intents},
-        steps=record.steps,
-        knobs=record.knobs,
-    )

@@ -9,12 +9,12 @@ import pytest
 from engine.generation import Load, StepRecord
 from engine.live_settings import system_clock
 from engine.settings_in_force import Instant
+from engine.stamps import seen
 from engine.telemetry.counting import CountingRing, Outgoing
 from engine.telemetry.ledger import EndedVisit, Ledger
 from engine.telemetry.poster import SignalPoster
 from engine.telemetry.ring import TelemetryRing
 from engine.telemetry.seconds import SecondsTelemetry
-from engine.telemetry.stamps import seen
 from policies.runtime_config import Stamp
 from signals.definitions import StaticDefinitions
 from signals.events import (

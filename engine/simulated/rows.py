@@ -1,0 +1,85 @@
+"""A visit as the feature stage would know it by now: made by its own code, from the records."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from engine.simulated.replica import Replica
+from engine.simulated.visit import Visit
+from engine.stamps import seen
+from signals.events import Arrived, Finished
+from signals.features.model import RequestRow
+from signals.features.requests import judge, row_of_arrival, row_of_end
+from signals.ids import uuid7
+from signals.settings import Slo
+
+
+def request_row(visit: Visit, replica: Replica, slo: Slo, *, now_us: int) -> RequestRow | None:
+    """The row at ``now_us``; None when every record of it was lost."""
+    arrived = None
+    if not replica.lost(visit.arrival_us):
+        arrived = row_of_arrival(_arrived(visit, replica), slo)
+    ended_us = visit.finished_us
+    if ended_us is None or ended_us > now_us or replica.lost(ended_us):
+        row = arrived
+    else:
+        row = row_of_end(_finished(visit, ended_us, replica), arrived, slo)
+    if row is None:
+        return None
+    judgement = judge(row, slo, watermark_us=now_us + replica.skew_us(now_us))
+    return row if judgement is None else replace(row, good=judgement.good)
+
+
+def _arrived(visit: Visit, replica: Replica) -> Arrived:
+    offered = visit.offered
+    return Arrived(
+        seq=0,
+        stamp=seen(visit.stamp),
+        request_id=_request_id(visit),
+        intent=offered.intent,
+        class_=offered.class_,
+        arrival_us=visit.arrival_us + replica.skew_us(visit.arrival_us),
+        prompt_tokens=offered.prompt_tokens,
+        max_tokens=offered.output_tokens,
+        session_id=offered.session,
+    )
+
+
+def _finished(visit: Visit, ended_us: float, replica: Replica) -> Finished:
+    offered, arrival_us = visit.offered, visit.arrival_us
+    told_us = arrival_us + replica.skew_us(arrival_us)
+    return Finished(
+        seq=0,
+        stamp=seen(visit.stamp),
+        request_id=_request_id(visit),
+        intent=offered.intent,
+        class_=offered.class_,
+        arrival_us=told_us,
+        finished_us=told_us + round(ended_us) - arrival_us,
+        status=visit.status or "ok",
+        prompt_tokens=offered.prompt_tokens,
+        output_tokens=visit.emitted,
+        max_tokens=offered.output_tokens,
+        queue_us=_since(visit, visit.admitted_us),
+        ttft_us=_since(visit, visit.first_us),
+        tpot_us=_tpot_us(visit, ended_us),
+        preemptions=visit.preemptions,
+        error=visit.error,
+        session_id=offered.session,
+    )
+
+
+def _since(visit: Visit, moment_us: float | None) -> int | None:
+    return None if moment_us is None else round(moment_us) - visit.arrival_us
+
+
+def _tpot_us(visit: Visit, ended_us: float) -> int | None:
+    if visit.first_us is None or visit.emitted < 2:
+        return None
+    return round((ended_us - visit.first_us) / (visit.emitted - 1))
+
+
+def _request_id(visit: Visit) -> str:
+    """Engine-minted: the target, and an id that rises with time."""
+    chance = visit.number.to_bytes(8, "big")
+    return f"{visit.stamp.target}.{uuid7(visit.arrival_us, chance)}"
