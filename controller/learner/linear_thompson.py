@@ -1,0 +1,149 @@
+"""Linear Thompson sampling with a fading memory: try each action as often as it might be best.
+
+The reward of an action is linear in its features, with posterior N(μ, A⁻¹) (``ridge``). Draw N
+weight vectors, let each name its best allowed action; the frequency with which an action is named
+is the probability that it is best, as far as is known. Mixed with 5 % uniform, these frequencies
+are the propensities, and the action is drawn from them::
+
+    s = X·μ + X·L⁻ᵀ·z,  z ~ N(0, I) from the seed;   f_a = share of draws in which a is best
+    p = .95·f + .05/m;   a ~ p
+
+The propensity is exact though f is only N draws: it is what the choice was drawn with. Ties are
+shared. Forgetting widens A⁻¹, so what has not been tried for long is tried again by itself.
+
+>>> from controller.learner.port import Arm
+>>> from policies.settings import Setting
+>>> caps = [Arm.on((4, 8, 16), "active_cap", Setting(value=cap)) for cap in (4, 8, 16)]
+>>> menu = Menu(actions=tuple(map(Action.of, caps)), mask=(True,) * 3, baseline=0, current=0)
+>>> learner = LinearThompson()
+>>> for _ in range(20):
+...     for action, reward in zip(menu.actions, (0.2, 0.9, 0.3)):
+...         learner = learner.learn_one(Context(), action, reward, at_us=0, decided_us=0)
+>>> choice = learner.choose(Context(), menu, seed=1, at_us=0)
+>>> choice.action.words(), round(choice.propensity, 3)
+('active_cap=8', 0.967)
+
+Why not the usual one draw, then act: its propensity is an integral over a polytope, which would
+have to be estimated. Why not UCB alone: it is deterministic, and without chance there is nothing to
+estimate other policies from.
+
+Reference: S. Agrawal, N. Goyal, "Thompson sampling for contextual bandits with linear payoffs"
+(ICML 2013).
+"""
+
+from __future__ import annotations
+
+from typing import Final, Self
+
+import numpy as np
+from msgspec import Struct
+
+from controller.learner.features import joint
+from controller.learner.mixing import mixed, pick
+from controller.learner.port import Action, Choice, Context, Menu, check_outcome, state_digest
+from controller.learner.ridge import Array, Ridge, aligned
+from controller.learner.settings import LearnerSettings
+
+DEFAULTS: Final = LearnerSettings()
+
+
+class LinearThompson(Struct, frozen=True, kw_only=True, tag=True):
+    """What is known (``sums``), how many draws a choice takes, and the share mixed in."""
+
+    sums: Ridge = Ridge.of(DEFAULTS)
+    draws: int = DEFAULTS.draws
+    uniform: float = DEFAULTS.uniform_share
+
+    @property
+    def model(self) -> str:
+        """Name and version."""
+        return "linear_thompson:1"
+
+    @property
+    def half_life_s(self) -> float | None:
+        """How fast it forgets."""
+        return self.sums.half_life_s
+
+    @classmethod
+    def of(cls, settings: LearnerSettings) -> Self:
+        """Nothing learned yet."""
+        return cls(sums=Ridge.of(settings), draws=settings.draws, uniform=settings.uniform_share)
+
+    def choose(self, context: Context, menu: Menu, *, seed: int, at_us: int) -> Choice:
+        """Draw from the mixed posterior frequencies. Pure."""
+        rng = np.random.Generator(np.random.PCG64(seed))
+        allowed = menu.allowed
+        best = best_shares(self._draw(context, menu, allowed, rng, at_us))
+        shares = [0.0] * len(menu.actions)
+        for index, share in zip(allowed, best, strict=True):
+            shares[index] = share
+        propensities = mixed(shares, menu.mask, uniform=self.uniform)
+        return Choice(
+            index=pick(propensities, rng.random()),
+            propensities=propensities,
+            context=context,
+            menu=menu,
+            model=self.model,
+            state=state_digest(self),
+            seed=seed,
+            at_us=at_us,
+        )
+
+    def learn_one(
+        self,
+        context: Context,
+        action: Action,
+        reward: float,
+        *,
+        at_us: int,
+        decided_us: int,
+        weight: float = 1.0,
+    ) -> Self:
+        """Add what the plant model did not expect of this outcome."""
+        check_outcome(reward, weight, at_us=at_us, decided_us=decided_us)
+        names, x = joint(context, (action,))
+        sums = self.sums.learned(
+            names,
+            x[0],
+            reward - action.expected,
+            at_us=at_us,
+            decided_us=decided_us,
+            weight=weight,
+        )
+        return type(self)(sums=sums, draws=self.draws, uniform=self.uniform)
+
+    def evidence(self, *, at_us: int) -> float:
+        """The weight of the outcomes not forgotten."""
+        return self.sums.weight_at(at_us=at_us)
+
+    def _draw(
+        self,
+        context: Context,
+        menu: Menu,
+        allowed: tuple[int, ...],
+        rng: np.random.Generator,
+        at_us: int,
+    ) -> Array:
+        """Rewards that might be true: one row a draw, one column an allowed action."""
+        actions = tuple([menu.actions[index] for index in allowed])
+        names, found = joint(context, actions)
+        known = self.sums.posterior(names, at_us=at_us)
+        x = aligned(found, names, known.names)
+        z = rng.standard_normal((self.draws, len(known.mean)))
+        expected = np.array([action.expected for action in actions])
+        drawn: Array = (expected + x @ known.mean) + z @ known.spread(x)
+        return drawn
+
+
+def best_shares(drawn: Array) -> list[float]:
+    """The share of rows in which each column is the largest; ties are shared.
+
+    >>> best_shares(np.array([[1.0, 2.0], [3.0, 3.0]]))
+    [0.25, 0.75]
+    """
+    best = drawn == drawn.max(axis=1, keepdims=True)
+    counts: Array = best.sum(axis=0)
+    if counts.sum() > len(drawn):
+        counts = (best / best.sum(axis=1, keepdims=True)).sum(axis=0)
+    shares: list[float] = (counts / len(drawn)).tolist()
+    return shares

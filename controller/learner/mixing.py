@@ -1,0 +1,57 @@
+"""Propensities exact by construction: mix first, store, and only then draw from what is stored.
+
+A bandit's own shares f (posterior arm frequencies, or all on the greedy arm) say what it prefers.
+Mixed with ε uniform over the m allowed actions,
+
+    p_a = (1 − ε)·f_a + ε/m,
+
+every allowed action keeps at least ε/m, so importance weights are bounded by m/ε; and the draw uses
+p itself, so what is logged is what was done, however coarse f may be.
+
+>>> mixed([0.75, 0.25, 0.0], (True, True, False), uniform=0.5)
+(0.625, 0.375, 0.0)
+>>> pick((0.625, 0.375, 0.0), 0.6), pick((0.625, 0.375, 0.0), 0.7)
+(0, 1)
+
+Why not log the frequency of a second, larger simulation: it estimates the propensity, and the error
+of an estimate that is divided by does not average out. Why not ε-greedy outside the mix: the same
+numbers, but two sources of chance to replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def mixed(shares: Sequence[float], mask: Sequence[bool], *, uniform: float) -> tuple[float, ...]:
+    """Shares (0 where masked, sum 1) with ``uniform`` of the mass spread over the allowed ones."""
+    floor = uniform / sum(mask)
+    kept = 1.0 - uniform
+    return tuple(
+        kept * share + floor if may else 0.0 for share, may in zip(shares, mask, strict=True)
+    )
+
+
+def certain(index: int, size: int) -> tuple[float, ...]:
+    """All the mass on one action: what a comparator without chance logs."""
+    return tuple(1.0 if at == index else 0.0 for at in range(size))
+
+
+def even(indexes: Sequence[int], size: int) -> tuple[float, ...]:
+    """The mass spread evenly over some actions (at least one)."""
+    share = 1.0 / len(indexes)
+    return tuple(share if at in indexes else 0.0 for at in range(size))
+
+
+def pick(propensities: Sequence[float], u: float) -> int:
+    """The index that ``u`` (uniform in [0, 1)) falls on; never one of propensity 0."""
+    left = u
+    last = 0
+    for index, p in enumerate(propensities):
+        if p <= 0.0:
+            continue
+        last = index
+        left -= p
+        if left < 0.0:
+            return index
+    return last  # rounding left a rest above the sum

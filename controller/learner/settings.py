@@ -1,0 +1,61 @@
+"""Settings of the learner: how fast it forgets, how much it explores, what it may cost."""
+
+from __future__ import annotations
+
+from signals.configuring import Section, setting
+
+
+class LearnerSettings(Section):
+    """The learner: memory, exploration, safety budget, stability."""
+
+    half_life_s: float = setting(
+        86_400.0,
+        unit="s",
+        reason="an effect a day old counts half: engines are redeployed about so often",
+        ge=60,
+        le=31_536_000,
+    )
+    draws: int = setting(
+        128,
+        unit="draws",
+        reason="posterior draws per choice; shares then come in steps of 1/128, in some 50 µs",
+        ge=16,
+        le=65_536,
+    )
+    uniform_share: float = setting(
+        0.05,
+        unit="share",
+        reason="mixed in uniformly, so that every allowed action keeps a known chance",
+        gt=0,
+        le=1,
+    )
+    noise_sd: float = setting(
+        0.1, unit="reward", reason="of one unit's reward; U is within 0..1", gt=0, le=1000
+    )
+    prior_sd: float = setting(
+        0.3, unit="reward", reason="of one feature's weight before anything is known", gt=0, le=1000
+    )
+    max_features: int = setting(
+        32, unit="features", reason="a choice costs their square; small stays exact", ge=4, le=128
+    )
+    least_utility: float = setting(
+        0.97, unit="share", reason="of the baseline's utility, over every 24 hours", gt=0, lt=1
+    )
+    horizon_s: float = setting(
+        86_400.0, unit="s", reason="credit older than this is gone", ge=600, le=604_800
+    )
+    min_unit_s: float = setting(
+        10.0, unit="s", reason="shorter units are refused; bounds the ledger", ge=1, le=3600
+    )
+    dwell_s: float = setting(
+        600.0, unit="s", reason="between two changes of a place", ge=0, le=86_400
+    )
+    reverse_s: float = setting(
+        1800.0, unit="s", reason="no change of direction so soon after a change", ge=0, le=86_400
+    )
+    binding_share: float = setting(
+        0.2, unit="share", reason="a limit reached less of the time is not grown", ge=0, le=1
+    )
+    timeout_share: float = setting(
+        0.01, unit="share", reason="of requests; with more timing out nothing grows", ge=0, le=1
+    )
