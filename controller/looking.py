@@ -16,9 +16,9 @@ from controller.judge.trips import misses_s
 from controller.rating import ScopedRates
 from controller.state import BlockCounts, BlockRows, Declared, PlantInput, Seen
 from controller.trial import blocks
-from controller.trials import Block, Trial
+from controller.trials import Block, Trial, arm_of, arms_in
 from controller.watching import Watched
-from policies.runtime_config import RuntimeConfig
+from policies.runtime_config import Arm, RuntimeConfig
 from signals.errors import Unavailable
 from signals.events import MICROS
 from signals.features.model import Features, RequestRow, WindowRevision
@@ -27,6 +27,8 @@ from signals.features.windows import merge_steps
 
 VIEW_SPAN_S = 10
 PLANT_SPAN_S = 300
+PLANT_POINTS = 1200
+"""Seconds of all replicas whose steps are looked at one by one: the latest."""
 PLANT_EVERY_S = 2.0
 VIEW_EVERY_S = 0.25
 RATES_EVERY_S = 10.0
@@ -47,7 +49,7 @@ class Cached(Struct, kw_only=True):
     rates: ScopedRates = {}
     rates_at_s: float = float("-inf")
     plant_at_s: float = float("-inf")
-    misses: dict[int, tuple[float, ...]] = {}
+    misses: dict[tuple[int, Arm], tuple[float, ...]] = {}
     misses_at_s: float = float("-inf")
     skew_us: int = 0
 
@@ -162,30 +164,46 @@ class Looker:
             incomplete=any(w.incomplete for w in windows if _of(w, plan.id, block.index)),
         )
 
-    def _open(self, trial: Trial, now_us: int, mono_s: float) -> dict[int, BlockCounts]:
+    def _open(self, trial: Trial, now_us: int, mono_s: float) -> dict[tuple[int, Arm], BlockCounts]:
         if not trial.units:
             return {}
         begun = [b for b in trial.units[-1].blocks if b.began_us is not None]
         if mono_s - self._cached.misses_at_s >= MISSES_EVERY_S:
             self._cached.misses_at_s = mono_s
-            self._cached.misses = {b.index: self._misses(trial, b) for b in begun}
+            self._cached.misses = {}
+            for block in begun:
+                self._cached.misses |= self._misses(trial, block)
         counts = {}
         for block in begun:
-            answered, errors = self._errors(trial, block, now_us)
-            misses = self._cached.misses.get(block.index, ())
-            counts[block.index] = BlockCounts(answered=answered, errors=errors, misses_s=misses)
+            for arm in arms_in(trial.plan, block):
+                answered, errors = self._errors(trial, block, arm, now_us)
+                misses = self._cached.misses.get((block.index, arm), ())
+                found = BlockCounts(answered=answered, errors=errors, misses_s=misses)
+                counts[block.index, arm] = found
         return counts
 
-    def _misses(self, trial: Trial, block: Block) -> tuple[float, ...]:
+    def _misses(self, trial: Trial, block: Block) -> dict[tuple[int, Arm], tuple[float, ...]]:
         rows = self._features.trial_requests(trial.plan.id, block=block.index)
-        return tuple(misses_s(rows, block=block.index, began_us=block.began_us or 0))
+        began_us, arms = block.began_us or 0, arms_in(trial.plan, block)
+        if len(arms) == 1:
+            every = misses_s(rows, block=block.index, began_us=began_us)
+            return {(block.index, block.arm): tuple(every)}
+        return {
+            (block.index, arm): tuple(misses_s(rows, block=block.index, began_us=began_us, arm=arm))
+            for arm in arms
+        }
 
-    def _errors(self, trial: Trial, block: Block, now_us: int) -> tuple[int, int]:
-        """(answered, errors) of one block, from its open windows."""
+    def _errors(self, trial: Trial, block: Block, arm: Arm, now_us: int) -> tuple[int, int]:
+        """(answered, errors) of one arm of a block, from its open windows."""
         windows = self._features.windows(
             trial.plan.target, from_us=(block.began_us or now_us) - 5 * MICROS, to_us=now_us
         )
-        mine = [w.counts for w in windows if _of(w, trial.plan.id, block.index)]
+        mine = [
+            w.counts
+            for w in windows
+            if _of(w, trial.plan.id, block.index)
+            and arm_of(trial.plan, block, w.key.replica) == arm
+        ]
         return sum(c.completed + c.errors for c in mine), sum(c.errors for c in mine)
 
     def _plant(self, now_us: int, mono_s: float, *, at_once: bool) -> PlantInput | None:
@@ -209,6 +227,7 @@ class Looker:
             deadline_s=_deadlines(requests),
             drain_p95_s=_drain(requests),
             fingerprint=(engines[0].fingerprint or "") if engines else "",
+            points=tuple(s.steps for s in seconds if s.steps.n)[-PLANT_POINTS:],
         )
 
 

@@ -25,7 +25,7 @@ from policies.in_force import Segment
 from policies.lifecycle import State, check_move
 from policies.overrides import Override
 from policies.policy import Mode, Policy
-from policies.runtime_config import RuntimeConfig
+from policies.runtime_config import Arm, RuntimeConfig
 from policies.settings import Setting
 from signals.events import StepMoments
 from signals.features.model import RequestRow, SecondRow
@@ -94,7 +94,7 @@ class BlockRows(Struct, frozen=True, kw_only=True):
 
 
 class BlockCounts(Struct, frozen=True, kw_only=True):
-    """What is known of one running block: answers and errors so far, and when requests missed.
+    """What is known of one arm of a running block: answers and errors, and when requests missed.
 
     ``misses_s``: seconds since the block began at which a request missed its SLO, sorted.
     """
@@ -111,6 +111,7 @@ class PlantInput(Struct, frozen=True, kw_only=True):
     same of offered tokens. ``prefill_per_decode``: prompt tokens computed for each token decoded.
     ``deadline_s``: per intent, 95 % of its requests are decided this long after their arrival.
     ``drain_p95_s``: 95 % of running requests are done this long after they began to decode.
+    ``points``: the steps of each second that are summed in ``moments``, by time.
     """
 
     moments: StepMoments
@@ -121,6 +122,7 @@ class PlantInput(Struct, frozen=True, kw_only=True):
     deadline_s: dict[str, float]
     drain_p95_s: float
     fingerprint: str
+    points: tuple[StepMoments, ...] = ()
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -128,7 +130,8 @@ class Seen(Struct, frozen=True, kw_only=True):
 
     ``observed`` is the first replica, ``others`` are those of the rest that answer.
     ``due``: rows of each block of the units that are ready to be judged. ``open_counts``: of the
-    blocks of the open unit. ``plant`` is None on the steps where it was not looked at.
+    blocks of the open unit, by index and arm. ``plant`` is None on the steps where it was not
+    looked at.
     ``replicas``: what each one last showed, also those that do not answer now.
     """
 
@@ -138,11 +141,15 @@ class Seen(Struct, frozen=True, kw_only=True):
     cursor: int
     closed_us: int
     due: Mapping[int, BlockRows] = {}
-    open_counts: Mapping[int, BlockCounts] = {}
+    open_counts: Mapping[tuple[int, Arm], BlockCounts] = {}
     plant: PlantInput | None = None
     blind: bool = False
     skew_us: int = 0
     replicas: tuple[RuntimeConfig, ...] = ()
+
+    def counts(self, block: int, arm: Arm) -> BlockCounts:
+        """Of one arm of a block of the open unit; nothing yet where nothing is known."""
+        return self.open_counts.get((block, arm), BlockCounts())
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -172,6 +179,7 @@ class Ended(Struct, frozen=True, kw_only=True):
 class Step(Struct, frozen=True, kw_only=True):
     """What one step decided. The shell commits all of it at once, then acts on ``desired``.
 
+    ``apart``: what replicas by name should have instead, while a crossover runs.
     ``adopted``: strangers' changes, each kept as a pin.
     """
 
@@ -188,6 +196,7 @@ class Step(Struct, frozen=True, kw_only=True):
     desired: Desired
     segments: tuple[Segment, ...] = ()
     past: Mapping[str, ReplicaPast] = {}
+    apart: Mapping[str, Desired] = {}
 
 
 class Draft:

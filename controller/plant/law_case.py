@@ -52,7 +52,17 @@ def reason(case: LawCase) -> str:
         f"{case.tpot_ms(higher):.0f} ms. They are there {case.share:.0%} of the time; without them "
         f"a cap of {top} makes {case.rate(top):.0f} tokens/s{instead}. Measured over "
         f"{case.curve.steps} steps: {case.curve.words()}, {case.rho:.1f} prompt tokens an output "
-        f"token"
+        f"token{_compared(case.curve)}"
+    )
+
+
+def _compared(curve: StepCurve) -> str:
+    """Both forms' errors, where they were compared."""
+    if curve.line_error is None or curve.log_error is None:
+        return ""
+    return (
+        f"; a line in the sequences is off by {curve.line_error:.1%} of a step it was not fitted "
+        f"on, one in their logarithm by {curve.log_error:.1%}"
     )
 
 
@@ -72,7 +82,11 @@ def evidence(case: LawCase) -> dict[str, float]:
         "steps": float(case.curve.steps),
         "residual": case.curve.residual,
         "interactive_share": case.share,
+        "stalled_seconds_left_out": float(case.curve.left_out),
     }
+    for form, error in (("line", case.curve.line_error), ("log", case.curve.log_error)):
+        if error is not None:
+            found[f"{form}_form_error"] = error
     return {name: round(value, 4) for name, value in found.items()}
 
 

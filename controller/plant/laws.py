@@ -20,6 +20,7 @@ from controller.plant.cycles import cycle_s
 from controller.plant.law_case import LawCase, evidence, expected, reason
 from controller.plant.settings import PlantSettings
 from controller.plant.step_curve import StepCurve, fit
+from controller.plant.step_forms import choose
 from controller.state import PlantInput
 from policies.knobs import KnobSpec
 from policies.laws import Law, LawStep
@@ -30,7 +31,7 @@ from policies.settings import Setting
 from signals.events import MICROS
 from signals.settings import IntentSettings
 
-ORIGIN: Final = Origin(kind="plant", name="step_curve", version="2")
+ORIGIN: Final = Origin(kind="plant", name="step_curve", version="3")
 """``version`` rises whenever the same traffic would make it propose something else."""
 INTERACTIVE: Final = "interactive"
 
@@ -166,6 +167,14 @@ def shrink_for(
 
 
 def _fitted(plant: PlantInput, model: PlantSettings) -> StepCurve | str:
+    """The curve in the better form where seconds are known one by one, else from their sums."""
+    if len(plant.points) >= model.min_points:
+        return choose(
+            plant.points,
+            plant.curve,
+            prior_share=model.prior_share,
+            min_points=model.min_points,
+        )
     return fit(plant.moments, plant.curve, prior_share=model.prior_share)
 
 

@@ -17,16 +17,16 @@ elsewhere the boot curve's shape does.
 >>> round(curve.step_us(8, 0.0)), round(curve.step_us(1, 0.0))
 (60000, 40000)
 
-Why not ``base·(1 + k·log2 b)``, often quoted for GPUs: on CPUs it fits badly (R² .51 against .998),
-and its sums can't be merged. Non-negativity by trying every subset of three coefficients: seven
-small systems, exact, nothing to converge.
+``base·(1 + k·log2 b)``, often quoted for GPUs, can't be fitted from such sums: ``step_forms`` does
+it from one point a second, and keeps the better of the two. Non-negativity by trying every subset
+of three coefficients: seven small systems, exact, nothing to converge.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -38,6 +38,8 @@ Array = NDArray[np.float64]
 BootPoint = tuple[int, int, int]
 """(decode sequences, prefill tokens, step µs), measured when the engine started."""
 
+Form = Literal["line", "log"]
+
 MAX_CONDITION: Final = 1e10
 SUBSETS: Final = ([0, 1, 2], [0, 1], [0, 2], [1, 2], [0], [1], [2])
 
@@ -45,8 +47,11 @@ SUBSETS: Final = ([0, 1, 2], [0, 1], [0, 2], [1, 2], [0], [1], [2])
 class StepCurve(Struct, frozen=True, kw_only=True):
     """t(b, f) = base + per_decode·b + per_prefill·f, all in µs; none is negative.
 
+    In the ``log`` form ``per_decode_us`` is the cost of a doubling: it multiplies log₂ b.
     ``steps`` were seen since the boot curve; ``residual`` is the root mean square of what the
     curve leaves unexplained of them, over their mean (of the boot points when no step was seen).
+    ``line_error`` and ``log_error``: cross-validated relative errors of both forms (None: they were
+    not compared); ``left_out``: seconds that stalled and were not fitted on.
     """
 
     base_us: float
@@ -54,10 +59,15 @@ class StepCurve(Struct, frozen=True, kw_only=True):
     per_prefill_us: float
     steps: int
     residual: float
+    form: Form = "line"
+    line_error: float | None = None
+    log_error: float | None = None
+    left_out: int = 0
 
     def step_us(self, decode: float, prefill: float) -> float:
         """Predicted length of a step."""
-        return self.base_us + self.per_decode_us * decode + self.per_prefill_us * prefill
+        batch = decode if self.form == "line" else math.log2(max(decode, 1.0))
+        return self.base_us + self.per_decode_us * batch + self.per_prefill_us * prefill
 
     def tpot_ms(self, cap: int, prefill_per_decode: float) -> float:
         """Mean time per output token of ``cap`` sequences that bring so much prefill along."""
@@ -72,6 +82,10 @@ class StepCurve(Struct, frozen=True, kw_only=True):
         base, decode, prefill = (
             value / 1000 for value in (self.base_us, self.per_decode_us, self.per_prefill_us)
         )
+        if self.form == "log":
+            k = decode / base if base else 0.0
+            grows = f"{base:.1f} ms × (1 + {k:.2f}·log2 of the sequences)"
+            return f"{grows} + {prefill:.2f} ms a prompt token"
         return f"{base:.1f} ms + {decode:.1f} ms a sequence + {prefill:.2f} ms a prompt token"
 
 
