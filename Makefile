@@ -23,11 +23,11 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 
 .PHONY: help setup models run test check format types docs bench-engine bench-ingest bench-loop \
-	bench-stop bench-audit campaign counter-checks constraints clean distclean
+	bench-stop bench-audit bench-simulator-truth campaign counter-checks constraints clean distclean
 
 help: ## Show the commands
 	@awk 'BEGIN {FS = ":.*## "; print "make …"} \
-		/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+		/^[a-z-]+:.*## / {printf "  %-22s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 # ------------------------------------------------------------------------------------- set-up
 setup: $(READY) ## Create .venv and install the pinned packages (again when they change)
@@ -104,6 +104,9 @@ bench-stop: models ## Hold and kill to read-back, in milliseconds, with parts of
 
 bench-audit: $(READY) ## Policy transitions, verification, questions about a long past
 	@$(PY) -m benchmarks.audit $(ARGS)
+
+bench-simulator-truth: $(READY) ## Predicted against real vLLM latencies (TRIMTAB_DATA=folder)
+	@$(PY) -m benchmarks.simulator_truth $(ARGS)
 
 bench-ingest: $(READY) ## Events per second of ingest and features, beside the bare log and client
 	@$(PY) -m benchmarks.ingest $(ARGS)

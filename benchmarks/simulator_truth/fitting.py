@@ -1,0 +1,47 @@
+"""Step times from an engine's own log, by non-negative least squares.
+
+An interval of length T in which g tokens came out while b sequences decoded had n = g / b steps, so
+
+    T = base · n + per_decode · g + per_prefill · p + per_context · kv · n
+
+with p prompt tokens and kv tokens of context. Intervals in which the engine was idle part of the
+time say nothing of its speed: those with fewer than ``LEAST_RUNNING`` running are left out.
+
+Noise in g is noise in the regressors, which flattens the slopes, and b and kv rise together:
+``refining.py`` goes on from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from scipy.optimize import nnls
+
+from benchmarks.simulator_truth.measured import Request, Sample, context_tokens
+from engine.simulated.step_times import StepTimes
+
+LEAST_RUNNING = 2
+LONGEST_S = 2.0
+"""A longer interval has idle time in it: the logs write nothing then."""
+
+
+def step_times(requests: Sequence[Request], samples: Sequence[Sample]) -> StepTimes:
+    """What a step costs, in µs, by the samples alone."""
+    rows, lengths_us = [], []
+    for before, sample in pairwise(samples):
+        running = (before.running + sample.running) / 2
+        if running < LEAST_RUNNING or not 0 < sample.length_s <= LONGEST_S:
+            continue
+        steps = sample.output_tokens / running
+        context = context_tokens(requests, sample.at_s - sample.length_s / 2)
+        rows.append((steps, sample.output_tokens, sample.prompt_tokens, context * steps))
+        lengths_us.append(sample.length_s * 1e6)
+    largest = np.array(rows).max(axis=0)
+    scale = np.where(largest > 0, largest, 1.0)
+    found, _ = nnls(np.array(rows) / scale, np.array(lengths_us))
+    base, decode, prefill, context_us = (found / scale).tolist()
+    return StepTimes(
+        base_us=base, per_decode_us=decode, per_prefill_us=prefill, per_context_us=context_us
+    )
