@@ -45,38 +45,41 @@ ENDOGENOUS: Final = re.compile(
 
 
 class Arm(Struct, frozen=True, kw_only=True):
-    """One place's setting. ``positions``: of its values on a ladder of ``size`` values, 0 lowest.
-
-    A setpoint has one position; a law has its default's first, then its steps'.
-    """
+    """One place's setting and the rising ladder that every value of it is on."""
 
     place: str
     setting: Setting
-    positions: tuple[int, ...]
-    size: int
+    ladder: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not self.positions or not all(0 <= at < self.size for at in self.positions):
+        values = values_of(self.setting)
+        if not values or any(value not in self.ladder for value in values):
             raise Rejected(
-                f"{self.place} is not on its ladder",
-                field="positions",
-                value=self.positions,
-                allowed=f"0..{self.size - 1}",
+                f"{self.place} has a value off its ladder",
+                field=self.place,
+                value=values,
+                allowed=self.ladder,
             )
 
     @classmethod
     def on(cls, ladder: Sequence[int], place: str, setting: Setting) -> Self:
-        """The arm of a setting whose every value is on the rising ladder. Raises ``Rejected``."""
-        values = values_of(setting)
-        if not values or any(value not in ladder for value in values):
-            raise Rejected(
-                f"{place} has a value off its ladder",
-                field=place,
-                value=values,
-                allowed=list(ladder),
-            )
-        positions = tuple(ladder.index(value) for value in values)
-        return cls(place=place, setting=setting, positions=positions, size=len(ladder))
+        """The arm of a setting. Raises ``Rejected`` when a value is not on the ladder."""
+        return cls(place=place, setting=setting, ladder=tuple(ladder))
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """Every value it can put the knob to, a law's default first."""
+        return values_of(self.setting)
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Where its values are on the ladder, 0 the lowest."""
+        return tuple(self.ladder.index(value) for value in self.values)
+
+    @property
+    def size(self) -> int:
+        """How many values the ladder has."""
+        return len(self.ladder)
 
 
 class Action(Struct, frozen=True, kw_only=True):

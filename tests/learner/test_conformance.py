@@ -86,7 +86,7 @@ def test_propensities_sum_to_one_and_are_nothing_where_masked(learner: AnyLearne
 def test_the_logged_propensities_are_those_it_chooses_with(learner: AnyLearner) -> None:
     """One over the propensity, summed where chosen, averages one for each action: seed 0 on."""
     learner = taught(learner, seed=9)
-    draws = 600
+    draws = 400
     weights = np.zeros((draws, len(WITH_LAW)))
     logged = np.zeros((draws, len(WITH_LAW)))
     for seed in range(draws):
