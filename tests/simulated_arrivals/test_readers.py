@@ -130,12 +130,12 @@ def servegen_workload(seed: int, **window: float) -> list[Offered]:
 
 
 def test_servegen_counts_follow_the_published_rates_however_bursty() -> None:
-    seeds = range(40)
+    seeds = range(16)
     runs = [servegen_workload(seed) for seed in seeds]
     assert all(rising(run) for run in runs)
     for from_s, per_s in ((0, 10.0), (600, 0.0), (1200, 20.0)):
         counts = [sum(from_s <= o.arrival_s < from_s + 600 for o in run) for run in runs]
-        assert np.mean(counts) == pytest.approx(600 * per_s, rel=0.03), f"seeds {seeds}"
+        assert np.mean(counts) == pytest.approx(600 * per_s, rel=0.05), f"seeds {seeds}"
 
 
 def test_servegen_gaps_have_the_published_burstiness() -> None:

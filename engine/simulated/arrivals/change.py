@@ -17,10 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
+from engine.simulated.arrivals.bounds import MOST_S, within
 from engine.simulated.arrivals.shaping import later, window
 from engine.simulated.offered import Arrivals, Offered
 
 
 def changed(before: Iterable[Offered], after: Iterable[Offered], *, at_s: float) -> Arrivals:
     """``before`` until ``at_s``, then all of ``after`` with its second 0 at ``at_s``."""
+    within("at_s", at_s, 0.0, MOST_S)
     return chain(window(before, 0.0, at_s), later(after, at_s))

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.simulated.arrivals.bounds import MOST_S, within
 from engine.simulated.arrivals.kinds import BATCH
 from engine.simulated.arrivals.poisson import Load, poisson
 from engine.simulated.arrivals.shaping import later, merged
 from engine.simulated.offered import Arrivals, Offered
 
+MOST_JOBS = 10_000_000
+
 
 def flood(load: Load, rng: np.random.Generator, *, jobs: int, at_s: float = 0.0) -> Arrivals:
     """``jobs`` at one moment, and nothing else; of ``load`` only kind and lengths count."""
+    within("jobs", jobs, 0, MOST_JOBS)
+    within("at_s", at_s, 0.0, MOST_S)
     for prompt, output in load.lengths.draw(rng, jobs):
         yield Offered(
             arrival_s=at_s,

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from engine.generation import Class
-from signals.errors import Rejected
+from engine.simulated.arrivals.bounds import within
 
 
 class Kind(Struct, frozen=True):
@@ -46,9 +46,7 @@ def by_share(
     >>> [assign(10, 10).intent for _ in range(4)]
     ['batch', 'batch', 'live', 'batch']
     """
-    if not 0.0 <= share <= 1.0:
-        detail = f"share {share!r}: a share from 0 to 1"
-        raise Rejected(detail, field="share", value=share, allowed="from 0 to 1")
+    within("share", share, 0.0, 1.0)
     return lambda prompt_tokens, output_tokens: drawn if rng.random() < share else rest
 
 

@@ -14,8 +14,10 @@ from typing import Protocol
 import numpy as np
 from msgspec import Struct
 
+from engine.simulated.arrivals.bounds import MOST_TOKENS, within
 from signals.errors import Rejected
 
+MOST_SD = 10.0
 Pairs = list[tuple[int, int]]
 """Prompt and output tokens of some requests, each at least 1."""
 
@@ -34,6 +36,12 @@ class Uniform(Struct, frozen=True, kw_only=True):
     prompt_tokens: tuple[int, int]
     output_tokens: tuple[int, int]
 
+    def __post_init__(self) -> None:
+        for field in ("prompt_tokens", "output_tokens"):
+            fewest, most = getattr(self, field)
+            within(field, fewest, 1, MOST_TOKENS)
+            within(field, most, fewest, MOST_TOKENS)
+
     def draw(self, rng: np.random.Generator, count: int) -> Pairs:
         """``count`` independent pairs."""
         prompts, outputs = (
@@ -51,6 +59,13 @@ class LogNormal(Struct, frozen=True, kw_only=True):
     output_median_tokens: float
     output_sd: float
     most_tokens: int = 8192
+
+    def __post_init__(self) -> None:
+        within("most_tokens", self.most_tokens, 1, MOST_TOKENS)
+        within("prompt_median_tokens", self.prompt_median_tokens, 1, self.most_tokens)
+        within("output_median_tokens", self.output_median_tokens, 1, self.most_tokens)
+        within("prompt_sd", self.prompt_sd, 0.0, MOST_SD)
+        within("output_sd", self.output_sd, 0.0, MOST_SD)
 
     def draw(self, rng: np.random.Generator, count: int) -> Pairs:
         """``count`` independent pairs."""

@@ -27,10 +27,12 @@ from itertools import count
 import numpy as np
 from msgspec import Struct
 
+from engine.simulated.arrivals.bounds import MOST_PER_S, within
 from engine.simulated.arrivals.kinds import Kind
 from engine.simulated.arrivals.lengths import Lengths, Uniform
 from engine.simulated.offered import Arrivals, Offered
 
+MOST_LOAD_SD = 5.0
 CHAT_LENGTHS = Uniform(prompt_tokens=(32, 256), output_tokens=(8, 40))
 
 
@@ -45,7 +47,10 @@ class Load(Struct, frozen=True, kw_only=True):
 
 
 def poisson(load: Load, rng: np.random.Generator) -> Arrivals:
-    """Requests without end, from second 0 on."""
+    """Requests without end, from second 0 on. Raises Rejected for a load that cannot be."""
+    within("per_s", load.per_s, 0.0, MOST_PER_S)
+    within("load_sd", load.load_sd, 0.0, MOST_LOAD_SD)
+    within("memory", load.memory, 0.0, 1.0)
     level = rng.normal(0.0, load.load_sd)
     drift = load.load_sd * math.sqrt(1 - load.memory**2)
     for second in count():

@@ -30,6 +30,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
+from engine.simulated.arrivals.bounds import MOST_PER_S, within
 from engine.simulated.arrivals.kinds import Assign
 from engine.simulated.arrivals.lengths import Observed
 from engine.simulated.arrivals.rows import columns, real, refused
@@ -106,6 +107,7 @@ def workload(
 
     ``rate_scale`` multiplies every rate and keeps the burstiness (the gaps' CV).
     """
+    within("rate_scale", rate_scale, 0.0, MOST_PER_S)
     chosen = [rate for rate in rates if from_s <= rate.from_s < to_s]
     if not chosen:
         detail = f"from_s {from_s!r}: no window begins from there to {to_s!r}"

@@ -12,8 +12,10 @@ from itertools import takewhile
 import numpy as np
 from msgspec.structs import replace
 
+from engine.simulated.arrivals.bounds import MOST_S, above, within
 from engine.simulated.offered import Arrivals, Offered
-from signals.errors import Rejected
+
+MOST_FACTOR = 1e6
 
 
 def merged(*streams: Iterable[Offered]) -> Arrivals:
@@ -23,7 +25,7 @@ def merged(*streams: Iterable[Offered]) -> Arrivals:
 
 def faster(arrivals: Iterable[Offered], factor: float) -> Arrivals:
     """The same requests ``factor`` times as fast: a day in an hour is 24. Bursts get denser too."""
-    _positive("factor", factor)
+    above("factor", factor, 0.0, MOST_FACTOR)
     return (replace(offered, arrival_s=offered.arrival_s / factor) for offered in arrivals)
 
 
@@ -62,7 +64,8 @@ def rate_scaled(
 
     Why not ``faster``: it would shorten the day, and with it every trend that is to be followed.
     """
-    _positive("factor", factor)
+    above("factor", factor, 0.0, MOST_FACTOR)
+    within("spread_s", spread_s, 0.0, MOST_S)
     waiting: list[tuple[float, int, Offered]] = []
     counted = 0
     for offered in arrivals:
@@ -77,11 +80,27 @@ def rate_scaled(
         yield heapq.heappop(waiting)[2]
 
 
+def in_sessions(
+    arrivals: Iterable[Offered],
+    rng: np.random.Generator,
+    *,
+    mean_requests: float,
+    open_at_once: int = 64,
+) -> Arrivals:
+    """Each request belongs to one of the open sessions, which ends after it by chance.
+
+    Sessions have ``mean_requests`` requests on average (geometric); a new one follows at once.
+    """
+    above("mean_requests", mean_requests, 0.999, MOST_FACTOR)
+    above("open_at_once", open_at_once, 0, MOST_FACTOR)
+    sessions, opened = list(range(open_at_once)), open_at_once
+    for offered in arrivals:
+        which = int(rng.integers(open_at_once))
+        yield replace(offered, session=f"session_{sessions[which]}")
+        if rng.random() * mean_requests < 1.0:
+            sessions[which] = opened
+            opened += 1
+
+
 def _copied(offered: Offered, after_s: float) -> Offered:
     return replace(offered, arrival_s=offered.arrival_s + after_s, session=None)
-
-
-def _positive(field: str, value: float) -> None:
-    if not 0 < value < float("inf"):
-        detail = f"{field} {value!r}: a finite number above 0"
-        raise Rejected(detail, field=field, value=value, allowed="above 0")

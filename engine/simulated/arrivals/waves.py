@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from engine.simulated.arrivals.bounds import MOST_S, above, within
 from engine.simulated.arrivals.poisson import Load, poisson
 from engine.simulated.arrivals.shaping import thinned
 from engine.simulated.offered import Arrivals
@@ -21,11 +22,16 @@ from engine.simulated.offered import Arrivals
 
 def square(*, on_s: float, off_s: float, off_share: float = 0.0) -> Callable[[float], float]:
     """1 for ``on_s`` seconds, then ``off_share`` for ``off_s``, and so on; on at second 0."""
+    above("on_s", on_s, 0.0, MOST_S)
+    above("off_s", off_s, 0.0, MOST_S)
+    within("off_share", off_share, 0.0, 1.0)
     return lambda at_s: 1.0 if at_s % (on_s + off_s) < on_s else off_share
 
 
 def day(*, lowest: float, period_s: float = 86_400.0) -> Callable[[float], float]:
     """A cosine from ``lowest`` at second 0 to 1 half a period later."""
+    within("lowest", lowest, 0.0, 1.0)
+    above("period_s", period_s, 0.0, MOST_S)
     half = (1.0 - lowest) / 2
     return lambda at_s: lowest + half * (1.0 - math.cos(2 * math.pi * at_s / period_s))
 
