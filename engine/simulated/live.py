@@ -111,7 +111,6 @@ class Settings:
         law, state = running.law, running.state
         if state.level == 0:
             return math.inf
-        stays_s = state.since_s + law.min_dwell_s
-        if stays_s > now_s:
-            return stays_s
+        if now_s - state.since_s < law.min_dwell_s:
+            return state.since_s + law.min_dwell_s
         return self._meter.next_fall_s(law.class_, window_s=law.window_s, now_s=now_s)

@@ -133,10 +133,7 @@ class Scheduler:
 
     def plan(self, budget: int) -> Step:
         """Decide one step, preempting where memory lacks. To be followed by ``commit``."""
-        served = self._put_off(budget) if self.decodes > budget else None
-        self._make_room()
-        if served is not None:
-            served = [visit for visit in served if visit.ends is not None]
+        served = self._make_room(budget)
         self._served = served
         decode, context, drawing = self.decodes, self.context, self.decoding
         if served is not None:
@@ -211,7 +208,6 @@ class Scheduler:
         self._leave_prefix(visit)
         visit.emitted += 1
         visit.joined = self.steps
-        visit.served = self.steps
         visit.ends = self.steps + visit.offered.output_tokens - visit.emitted
         visit.residue = (visit.joined + 1 - visit.tokens) % self._block_tokens
         self._grows[visit.residue] += 1
@@ -239,6 +235,7 @@ class Scheduler:
         if visit.ends is None:
             self._prefilling.remove(visit)
         else:
+            visit.served = self._last_served(visit)
             drawn = self.steps - visit.joined
             tokens += drawn
             visit.emitted += drawn
@@ -280,13 +277,26 @@ class Scheduler:
                 return count
         return most
 
-    def _make_room(self) -> None:
-        while self.used + self._next_growth() > self.capacity:
-            freed = 0 if self.cache is None else self.cache.evict()
-            if freed:
-                self.used -= freed
-            else:
-                self._preempt(self._newest())
+    def _make_room(self, budget: int) -> list[Visit] | None:
+        """Whom of the decoding the next step serves, with room for each; None: all."""
+        while self.decodes > budget:
+            decoding = self._by_turn()
+            if self._has_room(self._growing(decoding[:budget])):
+                self._put_off(decoding[budget:])
+                return decoding[:budget]
+            self._free_some()
+        while not self._has_room(self._next_growth()):
+            self._free_some()
+        return None
+
+    def _has_room(self, blocks: int) -> bool:
+        return self.used + blocks <= self.capacity
+
+    def _free_some(self) -> None:
+        freed = 0 if self.cache is None else self.cache.evict()
+        self.used -= freed
+        if not freed:
+            self._preempt(self._newest())
 
     def _newest(self) -> Visit:
         return max(self.running.values(), key=lambda one: (one.rank, one.order))
@@ -309,26 +319,38 @@ class Scheduler:
 
     # -- more decode than the budget serves ----------------------------------------------------
 
-    def _put_off(self, budget: int) -> list[Visit]:
-        """Who of the decoding is served, longest unserved first; the others wait a step."""
+    def _by_turn(self) -> list[Visit]:
+        """The decoding, unserved for longest first in each class."""
         decoding = [visit for visit in self.running.values() if visit.ends is not None]
-        decoding.sort(key=lambda one: (one.rank, one.served))
-        for visit in decoding[budget:]:
-            self._move_residue(visit)
-        return decoding[:budget]
+        decoding.sort(key=lambda one: (one.rank, self._last_served(one)))
+        return decoding
+
+    def _growing(self, visits: list[Visit]) -> int:
+        due = (self.steps + 1) % self._block_tokens
+        return sum(visit.residue == due for visit in visits)
+
+    def _put_off(self, visits: list[Visit]) -> None:
+        """Before the step: these grow a step later than they would have."""
+        for visit in visits:
+            self._grow_later(visit)
 
     def _put_off_others(self, served: list[Visit]) -> None:
         """After the step: everything about the unserved is one step later."""
-        for visit in served:
-            visit.served = self.steps
         chosen = set(map(id, served))
         for visit in self.running.values():
             if visit.ends is not None and id(visit) not in chosen:
+                visit.served = self._last_served(visit, before=1)
+                visit.put_off = self.steps
                 visit.joined += 1
                 visit.ends += 1
                 heapq.heappush(self._ending, (visit.ends, visit.order, visit))
 
-    def _move_residue(self, visit: Visit) -> None:
+    def _last_served(self, visit: Visit, before: int = 0) -> int:
+        """The step that last gave a decoding sequence a token, by ``before`` steps ago."""
+        step = self.steps - before
+        return visit.served if step in (visit.put_off, visit.joined) else step
+
+    def _grow_later(self, visit: Visit) -> None:
         self._grows[visit.residue] -= 1
         visit.residue = (visit.residue + 1) % self._block_tokens
         self._grows[visit.residue] += 1

@@ -33,6 +33,7 @@ class Visit:
         "offered",
         "order",
         "preemptions",
+        "put_off",
         "rank",
         "refs",
         "residue",
@@ -65,7 +66,8 @@ class Visit:
         self.joined = 0
         self.ends: int | None = None
         self.residue = 0
-        self.served = -1
+        self.served = 0
+        self.put_off = -1
         self.shared = 0
         self.refs: list[int] = []
 
