@@ -187,7 +187,7 @@ class PolicyRows(AuditRows):
         details: dict[str, Any],
     ) -> None:
         """Compare the whole record and set it; only where that fails is it read, to say why."""
-        row = row_of(moved)
+        row = _changed(before, moved)
         row |= {"id_": before.id, "rev_": before.rev, "body_": written(before)}
         connection = self._for_writing()
         if connection.execute(SET_IF_SAME, row).rowcount != 1:
@@ -245,6 +245,11 @@ def _filters(given: Mapping[str, tuple[str, ...]], lead: str | None) -> list[Col
 
 def row_of(policy: Policy) -> dict[str, Any]:
     """A policy as the table holds it."""
+    return {**_columns(policy), "body": encoded(policy)}
+
+
+def _columns(policy: Policy) -> dict[str, Any]:
+    """All but the body: what policies are found and guarded by."""
     return {
         "id": policy.id,
         "target": policy.target,
@@ -256,8 +261,14 @@ def row_of(policy: Policy) -> dict[str, Any]:
         "origin": policy.origin.kind,
         "proposed_by": policy.proposed_by,
         "verdict": policy.verdict,
-        "body": encoded(policy),
     }
+
+
+def _changed(before: Policy, moved: Policy) -> dict[str, Any]:
+    """The columns to set: SQLite writes each index of a column that is set, even to what it was."""
+    was = _columns(before)
+    row = {name: value for name, value in _columns(moved).items() if value != was[name]}
+    return {**row, "body": encoded(moved)}
 
 
 def _check_names(details: dict[str, Any], changes: dict[str, Any]) -> None:
