@@ -1,8 +1,10 @@
 """What a target's engine should have now: one pure function of everything that was decided.
 
 Layers, lowest first: baseline, kept policies (oldest first), emergencies, the trial's arm, pins,
-forces. A killed target drops to what ``on_kill`` says, and only forces stand over it; a held one
-keeps what it has. A place that a stranger changed is left alone, so it does not appear.
+forces. All replicas of a target are wished the same, but for the halves of a crossover, which have
+an arm each (``Wishes``). A killed target drops to what ``on_kill`` says, and only forces stand over
+it; a held one keeps what it has. A place that a stranger changed is left alone, so it does not
+appear.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from msgspec import Struct
 
 from controller.judge.carry_over import plan_in_force
 from controller.store.port import Control
-from controller.trials import Block, Trial
+from controller.trials import Block, Trial, stamp_of
 from policies.overrides import Override
 from policies.policy import Policy
 from policies.runtime_config import TrialStamp
@@ -43,12 +45,68 @@ class Desired(Struct, frozen=True, kw_only=True):
         return {at: one for at, one in self.settings.items() if one.kind == "force"}
 
 
+class Wishes(Struct, frozen=True, kw_only=True):
+    """What each replica should have: what all share, and ``apart`` what those by name have."""
+
+    shared: Desired
+    apart: dict[str, Desired] = {}
+
+    def of(self, replica: str) -> Desired:
+        """The wish for one replica."""
+        return self.apart.get(replica, self.shared)
+
+
 def current_block(trial: Trial | None) -> Block | None:
     """The block that is running or waiting to be applied; None when the trial is not running."""
     if trial is None or trial.state != "running" or not trial.units:
         return None
     block = trial.units[-1].blocks[-1]
     return None if block.ended_us is not None else block
+
+
+def wishes(
+    baseline: Mapping[str, Setting],
+    policies: Iterable[Policy],
+    trial: Trial | None,
+    control: Control,
+    overrides: Iterable[Override] = (),
+    *,
+    on_kill: OnKill,
+    now_us: int,
+    skew_us: int = 0,
+) -> Wishes:
+    """Fold everything into a wish for every replica. ``policies``: those of one target, any state.
+
+    ``baseline``: by place. ``overrides``: of one target, any state; those that are over count for
+    nothing. ``skew_us``: how far the engine's clock is ahead of ours; blocks are told by the
+    engine's. A replica in neither half of a crossover keeps what is below the arm, unstamped.
+    """
+    policies, held = tuple(policies), [one for one in overrides if one.in_force(now_us)]
+    layers = [*kept_layers(policies), *_emergencies(policies), *_overridden(held)]
+    alone = _left_alone(held)
+    if control.killed:
+        return Wishes(shared=_killed(baseline, layers, alone, on_kill))
+    running = None if control.hold or current_block(trial) is None else trial
+
+    def wish(replica: str | None) -> Desired:
+        stamp = (
+            None if running is None else stamp_of(running, running.units[-1].blocks[-1], replica)
+        )
+        arm = [] if running is None else _arm(running, stamp, now_us, skew_us)
+        folded = effective(baseline, [*layers, *arm])
+        left = tuple(at for at in alone if not _by_person(folded.get(at)))
+        return Desired(
+            settings={at: one for at, one in folded.items() if at not in left},
+            trial=stamp,
+            hold=control.hold,
+            left_alone=left,
+        )
+
+    apart: dict[str, Desired] = {}
+    for half in () if running is None else running.plan.split:
+        if half:
+            apart |= dict.fromkeys(half, wish(half[0]))
+    return Wishes(shared=wish(None), apart=apart)
 
 
 def desired(
@@ -62,30 +120,17 @@ def desired(
     now_us: int,
     skew_us: int = 0,
 ) -> Desired:
-    """Fold everything into one wish. ``policies``: those of one target, any state, any order.
-
-    ``baseline``: by place. ``overrides``: of one target, any state; those that are over count for
-    nothing. ``skew_us``: how far the engine's clock is ahead of ours; blocks are told by the
-    engine's.
-    """
-    policies, held = tuple(policies), [one for one in overrides if one.in_force(now_us)]
-    layers = [*kept_layers(policies), *_emergencies(policies), *_overridden(held)]
-    alone = _left_alone(held)
-    if control.killed:
-        return _killed(baseline, layers, alone, on_kill)
-    block, stamp = current_block(trial), None
-    if trial is not None and block is not None and not control.hold:
-        stamp = TrialStamp(id=trial.plan.id, block=block.index, arm=block.arm)
-        if block.arm == "candidate" and not trial.units[-1].tripped:
-            layers.append(_candidate(trial, block, now_us, skew_us))
-    folded = effective(baseline, layers)
-    alone = tuple(at for at in alone if not _by_person(folded.get(at)))
-    return Desired(
-        settings={at: one for at, one in folded.items() if at not in alone},
-        trial=stamp,
-        hold=control.hold,
-        left_alone=alone,
-    )
+    """What all replicas share: all of ``wishes`` where no crossover runs."""
+    return wishes(
+        baseline,
+        policies,
+        trial,
+        control,
+        overrides,
+        on_kill=on_kill,
+        now_us=now_us,
+        skew_us=skew_us,
+    ).shared
 
 
 def _killed(
@@ -141,15 +186,21 @@ def _emergencies(policies: Iterable[Policy]) -> list[Layer]:
     ]
 
 
-def _candidate(trial: Trial, block: Block, now_us: int, skew_us: int) -> Layer:
-    began_us = now_us if block.began_us is None else block.began_us - skew_us
-    length_s = plan_in_force(trial, block.index // 2).block_s
-    length_us = round((length_s + EXPIRY_GRACE_S) * 1e6)
-    return Layer(
-        knob=trial.plan.knob,
-        scope=trial.plan.scope,
-        setting=trial.plan.candidate,
-        policy_id=trial.plan.policy_id,
-        kind="arm",
-        expires_us=began_us + length_us,
-    )
+def _arm(trial: Trial, stamp: TrialStamp | None, now_us: int, skew_us: int) -> list[Layer]:
+    """The trial's layer where the candidate is in force, which ends by itself after its block."""
+    unit = trial.units[-1]
+    if stamp is None or stamp.arm != "candidate" or unit.tripped:
+        return []
+    began_us = unit.blocks[-1].began_us
+    since_us = now_us if began_us is None else began_us - skew_us
+    length_s = plan_in_force(trial, unit.index).block_s
+    return [
+        Layer(
+            knob=trial.plan.knob,
+            scope=trial.plan.scope,
+            setting=trial.plan.candidate,
+            policy_id=trial.plan.policy_id,
+            kind="arm",
+            expires_us=since_us + round((length_s + EXPIRY_GRACE_S) * 1e6),
+        )
+    ]

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from controller.act_journal import ActJournal
-from controller.desired import Desired
+from controller.desired import Desired, Wishes
 from controller.latch import Latch, Latched
 from controller.reconciler import differs, plan_patch
 from policies.actuator import Actuator
@@ -313,13 +313,13 @@ class Fleet:
     def reconcile(
         self,
         target: str,
-        wish: Desired,
+        wishes: Wishes,
         *,
         now_us: int,
         under: Latched | None,
         after: RuntimeConfig | None,
     ) -> list[Reached]:
-        """Bring the loop's wish to those replicas that show something else; level-triggered.
+        """Bring the loop's wishes to those replicas that show something else; level-triggered.
 
         ``after``: what the first replica showed when the wish was made; None: it did not answer.
         Nothing is sent to one that has moved on since, or that does not answer at all.
@@ -329,13 +329,15 @@ class Fleet:
             shown = after if one is first else one.shown()
             if shown is None or self._asked(one):
                 found.append(_unreachable(one, one.problem or "no answer yet"))
-            elif differs(wish, shown):
-                jobs.append((one, shown))
+            elif differs(wish := wishes.of(shown.replica), shown):
+                jobs.append((one, wish, shown))
         if len(jobs) == 1:
             moved = self._moved(target, under)
-            one, shown = jobs[0]
+            one, wish, shown = jobs[0]
             return [*found, one.bring(wish, now_us=now_us, unless=moved, after=shown)]
-        sent = [(one, self._job(target, one, wish, now_us, under, shown)) for one, shown in jobs]
+        sent = [
+            (one, self._job(target, one, wish, now_us, under, shown)) for one, wish, shown in jobs
+        ]
         wait([job for _, job in sent], timeout=self._deadline_s)
         return [*found, *(_outcome(one, job, self._deadline_s) for one, job in sent)]
 

@@ -228,6 +228,8 @@ class Looker:
             drain_p95_s=_drain(requests),
             fingerprint=(engines[0].fingerprint or "") if engines else "",
             points=tuple(s.steps for s in seconds if s.steps.n)[-PLANT_POINTS:],
+            kv=engines[0].kv if engines else None,
+            context_tokens=_context(requests, self._declared.plant.memory_quantile),
         )
 
 
@@ -260,6 +262,16 @@ def _drain(requests: Mapping[str, Sequence[RequestRow]]) -> float:
         if row.finished_us is not None and row.ttft_us is not None
     ]
     return max(0.0, _p95(spans) / MICROS) if spans else ASSUMED_DRAIN_S
+
+
+def _context(requests: Mapping[str, Sequence[RequestRow]], share: float) -> float:
+    """Prompt and answer of the longer ones, in tokens; what an unfinished one may still write."""
+    lengths = sorted(
+        row.prompt_tokens + (row.max_tokens if row.finished_us is None else row.output_tokens)
+        for rows in requests.values()
+        for row in rows
+    )
+    return float(lengths[min(len(lengths) - 1, int(share * len(lengths)))]) if lengths else 0.0
 
 
 def _p95(values: Sequence[int]) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from random import Random
 
-from controller.desired import desired
+from controller.desired import wishes
 from controller.emergencies import release
 from controller.overriding import check_ground, end_overrides, heed
 from controller.proposing import propose
@@ -63,7 +63,7 @@ def finish(draft: Draft, *, skew_us: int) -> Step:
     trial = draft.trial
     if trial is not None and trial.state == "running" and blocks.open_block(trial) is None:
         trial = blocks.begin(trial, now_us=draft.now_us)
-    wish = desired(
+    wish = wishes(
         draft.state.baseline,
         draft.policies.values(),
         trial,
@@ -84,7 +84,8 @@ def finish(draft: Draft, *, skew_us: int) -> Step:
         facts=tuple(draft.facts),
         last_reads=draft.last_reads,
         timers=draft.timers,
-        desired=wish,
+        desired=wish.shared,
+        apart=wish.apart,
         segments=tuple(draft.segments),
         past=draft.past,
     )

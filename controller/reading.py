@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from controller.reconciler import has
 from controller.state import BREAK_GLASS, LOOP, Draft, LastRead, Seen
-from controller.trial import blocks
-from controller.trials import Block, Trial
+from controller.trial import blocks, parties
+from controller.trials import Block, Trial, arm_of
 from policies.overrides import Override
 from policies.policy import Policy
 from policies.runtime_config import Change, ObservedSetting, RuntimeConfig
@@ -21,13 +21,14 @@ RESTARTS_WITHIN_S = 60
 
 
 def take_in(draft: Draft, seen: Seen) -> None:
-    """Let the draft know what the engines show now; blocks go by the first one."""
+    """Let the draft know what the engines show now; blocks go by those that take part in them."""
     replicas = [one for one in (seen.observed, *seen.others) if one is not None]
     for one in replicas:
         _changes_of(draft, one)
+    if draft.trial is not None:
+        shown = parties.shown_by(draft.trial.plan, seen)
+        draft.trial = blocks.read_back(draft.trial, shown)
     if seen.observed is not None:
-        if draft.trial is not None:
-            draft.trial = blocks.read_back(draft.trial, seen.observed)
         _applied(draft, seen.observed)
     if replicas:
         _taken_back(draft, replicas)
@@ -46,7 +47,10 @@ def _changes_of(draft: Draft, seen: RuntimeConfig) -> None:
 
 
 def _restarted(draft: Draft, seen: RuntimeConfig) -> None:
-    """A new incarnation forgot everything; in a candidate's block that is the candidate's fault."""
+    """A new incarnation forgot everything; under the candidate that is the candidate's fault.
+
+    One that is in neither half of a crossover takes nothing from it.
+    """
     draft.note("engine.restarted", seen.replica, incarnation=seen.incarnation)
     for one in list(draft.overrides.values()):
         if one.adopted == seen.replica:
@@ -55,10 +59,11 @@ def _restarted(draft: Draft, seen: RuntimeConfig) -> None:
     if trial is None or trial.state != "running":
         return
     block = blocks.open_block(trial)
-    if block is None:
+    arm = None if block is None else arm_of(trial.plan, block, seen.replica)
+    if block is None or arm is None:
         return
     policy = draft.policies[trial.plan.policy_id]
-    if _died_in(trial, block, seen) and block.arm == "candidate" and not trial.units[-1].tripped:
+    if _died_in(trial, block, seen) and arm == "candidate" and not trial.units[-1].tripped:
         undo(draft, policy, cause="HARMED: engine death", verdict="HARMED")
         return
     trial = blocks.cut(trial, now_us=draft.now_us, why="engine restarted")

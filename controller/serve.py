@@ -20,6 +20,7 @@ from controller.act_journal import record
 from controller.baselines import baseline_in_force
 from controller.carried_over import carry_over, left_over, note_of
 from controller.considering import remembered
+from controller.desired import Wishes
 from controller.fleet import Fleet
 from controller.following import MANY, follow_latch, follows
 from controller.latch import Changes, Latched, standing
@@ -299,7 +300,11 @@ class TargetLoop:
             return False
         before = self._fleet.first(self._declared.name).seen
         for reached in self._fleet.reconcile(
-            self._declared.name, step.desired, now_us=now_us, under=latched, after=seen.observed
+            self._declared.name,
+            Wishes(shared=step.desired, apart=dict(step.apart)),
+            now_us=now_us,
+            under=latched,
+            after=seen.observed,
         ):
             if not reached.ok:
                 log.warning("%s: %s", reached.replica, reached.detail)

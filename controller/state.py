@@ -27,7 +27,7 @@ from policies.overrides import Override
 from policies.policy import Mode, Policy
 from policies.runtime_config import Arm, RuntimeConfig
 from policies.settings import Setting
-from signals.events import StepMoments
+from signals.events import KvLayout, StepMoments
 from signals.features.model import RequestRow, SecondRow
 
 LOOP = "loop"
@@ -111,7 +111,9 @@ class PlantInput(Struct, frozen=True, kw_only=True):
     same of offered tokens. ``prefill_per_decode``: prompt tokens computed for each token decoded.
     ``deadline_s``: per intent, 95 % of its requests are decided this long after their arrival.
     ``drain_p95_s``: 95 % of running requests are done this long after they began to decode.
-    ``points``: the steps of each second that are summed in ``moments``, by time.
+    ``points``: the steps of each second that are summed in ``moments``, by time. ``kv``: how the
+    engine keeps keys and values (None: not announced), ``context_tokens``: how long the longer of
+    its recent requests are, prompt and answer (0: none was seen).
     """
 
     moments: StepMoments
@@ -123,6 +125,8 @@ class PlantInput(Struct, frozen=True, kw_only=True):
     drain_p95_s: float
     fingerprint: str
     points: tuple[StepMoments, ...] = ()
+    kv: KvLayout | None = None
+    context_tokens: float = 0.0
 
 
 class Seen(Struct, frozen=True, kw_only=True):

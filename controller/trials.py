@@ -31,7 +31,7 @@ from msgspec import Struct
 
 from policies.knobs import TARGET_SCOPE
 from policies.policy import Effect, Verdict
-from policies.runtime_config import Arm
+from policies.runtime_config import Arm, TrialStamp
 from policies.settings import Setting
 
 PRIMARY = "U"
@@ -203,14 +203,26 @@ def other(arm: Arm) -> Arm:
     return "baseline" if arm == "candidate" else "candidate"
 
 
-def arm_of(plan: TrialPlan, block: Block, replica: str) -> Arm | None:
+def arm_of(plan: TrialPlan, block: Block, replica: str | None) -> Arm | None:
     """A replica's arm in a block; None: it takes no part, and keeps the baseline.
 
-    A switchback moves all of a target's replicas together.
+    A switchback moves all of a target's replicas together. ``replica`` None: one whose name is not
+    known, which is in no half.
     """
     if plan.design == "switchback" or replica in plan.split[0]:
         return block.arm
     return other(block.arm) if replica in plan.split[1] else None
+
+
+def stamp_of(trial: Trial, block: Block, replica: str | None) -> TrialStamp | None:
+    """What requests that arrive at a replica in a block carry; None: it takes no part."""
+    arm = arm_of(trial.plan, block, replica)
+    return None if arm is None else TrialStamp(id=trial.plan.id, block=block.index, arm=arm)
+
+
+def arms_in(plan: TrialPlan, block: Block) -> tuple[Arm, ...]:
+    """The arms that run in a block: one, or in a crossover both, in the order of the halves."""
+    return (block.arm,) if plan.design == "switchback" else (block.arm, other(block.arm))
 
 
 def split_of(seed: int, replicas: Iterable[str]) -> Split | None:

@@ -51,6 +51,7 @@ def trial_line(found: Trial) -> dict[str, Any]:
         "policy_id": plan.policy_id,
         "target": plan.target,
         "knob": plan.knob,
+        "design": plan.design,
         "hypothesis": plan.hypothesis,
         "state": found.state,
         "alpha": plan.alpha,

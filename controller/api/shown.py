@@ -136,6 +136,7 @@ class TrialLine(Struct, frozen=True, kw_only=True):
     policy_id: str
     target: str
     knob: str
+    design: str
     hypothesis: str
     state: str
     alpha: float

@@ -9,7 +9,7 @@ from controller import exporting
 from controller.api import shapes
 from controller.api.ports import Services
 from controller.baselines import baseline_in_force
-from controller.desired import Desired, desired
+from controller.desired import Desired, Wishes, wishes
 from controller.exporting import Export, ExportForm
 from controller.fleet import Replica
 from controller.history.times import rfc3339
@@ -61,7 +61,7 @@ def glance(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
     seen = _look(services, target)
     with services.store.read() as tx:
         shown = line(services, tx, target)
-        wish = _wish(services, tx, target, now_us)
+        wished = _wishes(services, tx, target, now_us)
         modes = tx.modes(target)
         overrides = _overrides(tx, target, now_us)
         done = [
@@ -71,7 +71,7 @@ def glance(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
         ]
         waiting = tx.policies(target=target, states=("pending",))
     specs = seen.knobs if seen is not None else ()
-    knobs = [_knob(spec, aim, wish, modes, seen) for spec in specs]
+    knobs = [_knob(spec, aim, wished.shared, modes, seen) for spec in specs]
     for knob in knobs:
         knob["overrides"] = [one for one in overrides if one["knob"] in (None, knob["knob"])]
     return {
@@ -82,7 +82,7 @@ def glance(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
         "verdicts": [shapes.trial_line(one) for one in done[:VERDICTS]],
         "attainment": _attainment(services, target, now_us),
         "watermark_us": services.features.watermark_us(target),
-        "replicas": [_replica(one, wish) for one in services.fleet.of(target)],
+        "replicas": [_replica(one, wished) for one in services.fleet.of(target)],
         "engines": services.features.engines(target),
     }
 
@@ -92,8 +92,9 @@ def settings(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
     declared(services, target)
     _look(services, target)
     with services.store.read() as tx:
-        wish = _wish(services, tx, target, now_us)
+        wished = _wishes(services, tx, target, now_us)
         baseline = tx.baseline(target)
+    wish = wished.shared
     return {
         "kind": "now",
         "target": target,
@@ -105,7 +106,7 @@ def settings(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
             "hold": wish.hold,
             "left_alone": wish.left_alone,
         },
-        "replicas": [_replica(one, wish, whole=True) for one in services.fleet.of(target)],
+        "replicas": [_replica(one, wished, whole=True) for one in services.fleet.of(target)],
     }
 
 
@@ -119,8 +120,8 @@ def exported(
         raise Unavailable(f"the engine of {target} does not answer, so its knobs are unknown")
     with services.store.read() as tx:
         if at_us is None:
-            wished = _wish(services, tx, target, now_us).settings
-            found = exporting.from_wish(wished, () if seen is None else seen.knobs)
+            wish = _wishes(services, tx, target, now_us).shared
+            found = exporting.from_wish(wish.settings, () if seen is None else seen.knobs)
         else:
             found = exporting.from_past(known_segment(tx, target, at_us).settings)
     shown_us = now_us if at_us is None else at_us
@@ -155,9 +156,9 @@ def rates_of(services: Services, target: str) -> ScopedRates:
     return rating.of(target, declared(services, target).intents, with_open=True)
 
 
-def _wish(services: Services, tx: Tx, target: str, now_us: int) -> Desired:
+def _wishes(services: Services, tx: Tx, target: str, now_us: int) -> Wishes:
     aim = declared(services, target)
-    return desired(
+    return wishes(
         baseline_in_force(tx.baseline(target), aim),
         tx.policies(target=target, states=sorted(LAYERED), limit=1000),
         _running(tx, target),
@@ -204,8 +205,8 @@ def _knob(
     }
 
 
-def _replica(replica: Replica, wish: Desired, *, whole: bool = False) -> dict[str, Any]:
-    seen = replica.shown()
+def _replica(replica: Replica, wished: Wishes, *, whole: bool = False) -> dict[str, Any]:
+    seen, wish = replica.shown(), wished.of(replica.name)
     shown: dict[str, Any] = {
         "name": replica.name,
         "url": replica.url,
@@ -214,6 +215,7 @@ def _replica(replica: Replica, wish: Desired, *, whole: bool = False) -> dict[st
         "refused": replica.refused,
         "differs": differs(wish, seen) if seen is not None else None,
         "not_offered": not_offered(wish, seen) if seen is not None else None,
+        "trial": wish.trial,
     }
     if seen is not None:
         shown |= {"incarnation": seen.incarnation, "version": seen.version, "hold": seen.hold}

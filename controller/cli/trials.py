@@ -65,25 +65,48 @@ def _words(trial: Any) -> str:
     plan, ruling = trial["plan"], trial["ruling"]
     frozen = (
         f"frozen     α {plan['alpha']:g}, guards at {plan['guard_alpha']:g},"
-        f" {plan['min_units']} to {plan['max_units']} units of 2 blocks of {plan['block_s']:g} s,"
+        f" {plan['min_units']} to {plan['max_units']} units of {_unit(plan)},"
         f" washout {plan['washout_s']:g} s, seed {plan['seed']}"
     )
     told = [
         f"{plan['id']} is {trial['state']}, for policy {plan['policy_id']}",
         f"hypothesis {plan['hypothesis']}",
         frozen,
+        *_halves(plan),
         *(f"guard      {g['metric']} no worse by {g['margin']:g}" for g in plan["guards"]),
-        _units(plan["primary"], trial["units"]),
+        _units(plan["primary"], plan["design"], trial["units"]),
         f"ruling     {ruling['words'] if ruling else 'none yet'}",
     ]
     return "\n".join(told)
 
 
-def _units(primary: str, units: Any) -> str:
+def _unit(plan: Any) -> str:
+    """What one unit is, in words."""
+    blocks = "2 blocks" if plan["design"] == "switchback" else "1 block"
+    return f"{blocks} of {plan['block_s']:g} s"
+
+
+def _halves(plan: Any) -> list[str]:
+    """The halves of a crossover, a line each; a switchback has none."""
+    if plan["design"] == "switchback":
+        return []
+    halves = enumerate(plan["split"], start=1)
+    return [f"half {number}     {', '.join(names)}" for number, names in halves]
+
+
+def _order(design: str, unit: Any) -> str:
+    """The arms of a switchback's blocks one after the other, or of a crossover's halves."""
+    arms = [block["arm"] for block in unit["blocks"]]
+    if design == "crossover":
+        arms += ["baseline" if arm == "candidate" else "candidate" for arm in arms]
+    return " ".join(arms)
+
+
+def _units(primary: str, design: str, units: Any) -> str:
     rows = [
         (
             unit["index"],
-            " ".join(block["arm"] for block in unit["blocks"]),
+            _order(design, unit),
             figure(unit["d"].get(primary)),
             figure((unit["e"] or {}).get(f"{primary}>0")),
             figure((unit["e"] or {}).get(f"{primary}<0")),
@@ -91,5 +114,12 @@ def _units(primary: str, units: Any) -> str:
         )
         for unit in units
     ]
-    head = ["unit", "order", f"d {primary}", "E better", "E worse", "note"]
+    head = [
+        "unit",
+        "halves" if design == "crossover" else "order",
+        f"d {primary}",
+        "E better",
+        "E worse",
+        "note",
+    ]
     return table(head, rows, none="no units yet")

@@ -30,6 +30,12 @@ class EngineChoice(Section):
         reason="unset = the engine of this machine, started by `trimtab up`",
         max_length=64,
     )
+    routing: Literal["random", "other"] = setting(
+        "other",
+        unit="",
+        reason="`random`: each request goes to a replica by chance alone, so that halves can be"
+        " compared side by side; any other router sends them unlike requests",
+    )
 
 
 class KnobSettings(Section):

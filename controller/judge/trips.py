@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from controller.trials import TrialPlan
+from policies.runtime_config import Arm
 from signals.events import MICROS
 from signals.features.model import RequestRow
 
@@ -64,16 +65,20 @@ def latency_trip(
     )
 
 
-def misses_s(requests: Sequence[RequestRow], *, block: int, began_us: int) -> list[float]:
+def misses_s(
+    requests: Sequence[RequestRow], *, block: int, began_us: int, arm: Arm | None = None
+) -> list[float]:
     """When each known miss of one block became one, in seconds since the block began, sorted.
 
     A request misses when it ends not good, or when its deadline passes, whichever is first. The
-    request counts where it arrived, whenever it ended.
+    request counts where it arrived, whenever it ended. ``arm``: of a crossover's block, and only of
+    requests that arrived since the block began in both halves, so that neither had a start.
     """
     moments = [
         min(at for at in (row.finished_us, row.deadline_us) if at is not None)
         for row in requests
         if row.block == block
+        and (arm is None or (row.arm == arm and row.arrival_us > began_us))
         and row.good is False
         and (row.finished_us is not None or row.deadline_us is not None)
     ]

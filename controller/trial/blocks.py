@@ -1,18 +1,21 @@
 """The trial's clock: when a block begins, ends, is cut, and which comes next. Pure.
 
 A block begins when the engine says it applied it, not when we asked, and ends ``block_s`` later by
-the engine's clock, once the same incarnation has been read back after that. A unit in which a block
-was cut (engine restart, pause, hold) is void and a new unit with its own coin takes its place:
-voiding never looks at outcomes.
+the engine's clock, once the same incarnation has been read back after that. A crossover's begins
+when the last replica of both halves says so: until then some ran without it. A unit in which a
+block was cut (engine restart, pause, hold) is void and a new unit with its own coin takes its
+place: voiding never looks at outcomes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from controller.judge.carry_over import plan_in_force
-from controller.trials import Block, PausedBy, Trial, Unit, arms
-from policies.runtime_config import RuntimeConfig, TrialStamp
+from controller.trials import Block, PausedBy, Trial, Unit, arms, stamp_of
+from policies.runtime_config import RuntimeConfig
 from signals.errors import Broken
 from signals.events import MICROS
 
@@ -20,24 +23,41 @@ from signals.events import MICROS
 def begin(trial: Trial, *, now_us: int) -> Trial:
     """Open the first block of the next unit."""
     index = len(trial.units)
-    first = Block(index=2 * index, arm=arms(trial.plan.seed, index)[0], opened_us=now_us)
+    first = Block(
+        index=index * trial.plan.blocks_per_unit,
+        arm=arms(trial.plan.seed, index)[0],
+        opened_us=now_us,
+    )
     return msgspec.structs.replace(trial, units=(*trial.units, Unit(index=index, blocks=(first,))))
 
 
-def read_back(trial: Trial, seen: RuntimeConfig) -> Trial:
-    """Note when the engine applied the open block, if it shows that it has."""
+def read_back(trial: Trial, shown: Sequence[RuntimeConfig | None]) -> Trial:
+    """Note when the open block was applied, if all that take part (``parties``) show that it is."""
     block = open_block(trial)
-    if block is None or block.began_us is not None or seen.trial != stamp(trial, block):
+    if block is None or block.began_us is not None or not shown:
         return trial
+    applied = [_applied_at(trial, block, one) for one in shown]
+    known = [at for at in applied if at is not None]
+    if len(known) < len(applied):
+        return trial
+    return _with_block(trial, msgspec.structs.replace(block, began_us=round(max(known) * MICROS)))
+
+
+def _applied_at(trial: Trial, block: Block, seen: RuntimeConfig | None) -> float | None:
+    """When one engine applied its arm of the block, in its own time in seconds."""
+    if seen is None or seen.trial != stamp_of(trial, block, seen.replica):
+        return None
     times = [change.at for change in seen.changes if change.trial == seen.trial]
-    at = min(times) if times else (seen.applied_at or seen.engine_time)
-    return _with_block(trial, msgspec.structs.replace(block, began_us=round(at * MICROS)))
+    return min(times) if times else (seen.applied_at or seen.engine_time)
 
 
 def reopen(trial: Trial, *, now_us: int) -> Trial:
-    """Wait anew for a block that the engine could not be asked to apply; one that began stays."""
+    """Wait anew for a block that the engine could not be asked to apply; one that began stays.
+
+    In a crossover that one's replicas are waited for anew too: nobody looked whether they answer.
+    """
     block = open_block(trial)
-    if block is None or block.began_us is not None:
+    if block is None or (block.began_us is not None and trial.plan.design == "switchback"):
         return trial
     return _with_block(trial, msgspec.structs.replace(block, opened_us=now_us))
 
@@ -46,7 +66,8 @@ def advance(trial: Trial, *, now_us: int, engine_us: int) -> Trial:
     """End the open block when its time is over, and open the next one.
 
     ``engine_us``: the engine's own time when it was last read back, in the incarnation of the
-    block; an engine that can't be read keeps its block open, so that a death in it is seen.
+    block, the earliest of those that take part; an engine that can't be read keeps its block open,
+    so that a death in it is seen.
     """
     block = open_block(trial)
     if block is None:
@@ -55,7 +76,7 @@ def advance(trial: Trial, *, now_us: int, engine_us: int) -> Trial:
         return trial
     trial = _with_block(trial, msgspec.structs.replace(block, ended_us=ends_us(trial, block)))
     unit = trial.units[-1]
-    if len(unit.blocks) == 2:
+    if len(unit.blocks) == trial.plan.blocks_per_unit:
         return begin(trial, now_us=now_us)
     arm = arms(trial.plan.seed, unit.index)[1]
     second = Block(index=2 * unit.index + 1, arm=arm, opened_us=now_us)
@@ -106,7 +127,7 @@ def due(trial: Trial, *, closed_us: int) -> list[Unit]:
         for unit in trial.units
         if not unit.judged
         and unit.void is None
-        and len(unit.blocks) == 2
+        and len(unit.blocks) == trial.plan.blocks_per_unit
         and all(b.ended_us is not None and b.ended_us <= closed_us for b in unit.blocks)
     ]
 
@@ -115,13 +136,8 @@ def ends_us(trial: Trial, block: Block) -> int:
     """When a block is over, in the engine's time; raises ``Broken`` before it has begun."""
     if block.began_us is None:
         raise Broken(f"block {block.index} of trial {trial.plan.id} has not begun")
-    length_s = plan_in_force(trial, block.index // 2).block_s
+    length_s = plan_in_force(trial, block.index // trial.plan.blocks_per_unit).block_s
     return block.began_us + round(length_s * MICROS)
-
-
-def stamp(trial: Trial, block: Block) -> TrialStamp:
-    """What requests that arrive in this block carry."""
-    return TrialStamp(id=trial.plan.id, block=block.index, arm=block.arm)
 
 
 def with_unit(trial: Trial, unit: Unit) -> Trial:

@@ -6,13 +6,14 @@ import msgspec
 
 from controller.judge.carry_over import carry_over, plan_in_force
 from controller.judge.trips import hard_trip, latency_trip
-from controller.judge.values import block_values, unit_differences
+from controller.judge.values import block_values, crossover_values, unit_differences
 from controller.judge.verdict import hard_ruling, rule_on
 from controller.reading import undo
-from controller.state import BlockCounts, BlockRows, Draft, Seen
-from controller.trial import blocks
-from controller.trials import BlockValues, Ruling, Trial, Unit
+from controller.state import Draft, Seen
+from controller.trial import blocks, parties
+from controller.trials import Block, BlockValues, Ruling, Trial, TrialPlan, Unit, arms_in
 from policies.policy import Policy
+from policies.runtime_config import Arm
 from signals.events import MICROS
 
 DAY_US = 86_400_000_000
@@ -41,6 +42,10 @@ def judge(draft: Draft, seen: Seen) -> None:
         draft.trial = msgspec.structs.replace(trial, ruling=hard_ruling(trial, tripped))
         undo(draft, policy, cause=f"HARMED: {tripped}", verdict="HARMED")
         return
+    gone = parties.lost(draft, trial, seen)
+    if gone is not None:
+        undo(draft, policy, cause=f"INCONCLUSIVE: {gone}", verdict="INCONCLUSIVE")
+        return
     if policy.state != "on_trial":
         return
     trial = draft.trial = _latency_trip(draft, trial, seen)
@@ -51,7 +56,7 @@ def judge(draft: Draft, seen: Seen) -> None:
     elif len(trial.units) > UNITS_PER_ALLOWED * trial.plan.max_units:
         undo(draft, policy, cause="INCONCLUSIVE: too many void units", verdict="INCONCLUSIVE")
     else:
-        engine_us = 0 if seen.observed is None else round(seen.observed.engine_time * MICROS)
+        engine_us = parties.engine_us(trial.plan, seen)
         draft.trial = blocks.advance(trial, now_us=draft.now_us, engine_us=engine_us)
 
 
@@ -64,7 +69,7 @@ def _close_units(draft: Draft, trial: Trial, seen: Seen) -> Trial:
                 "trial.unit",
                 trial.plan.id,
                 unit=unit.index,
-                arms=[block.arm for block in unit.blocks],
+                arms=[arm for block in unit.blocks for arm in arms_in(trial.plan, block)],
                 began_us=[block.began_us for block in unit.blocks],
                 d=judged.d,
                 void=judged.void,
@@ -74,16 +79,9 @@ def _close_units(draft: Draft, trial: Trial, seen: Seen) -> Trial:
 
 def _value(trial: Trial, unit: Unit, seen: Seen) -> Unit:
     """The unit with its differences, or void with the reason."""
-    plan = plan_in_force(trial, unit.index)
-    found: dict[str, BlockValues] = {}
-    for block in unit.blocks:
-        rows: BlockRows = seen.due[block.index]
-        if rows.incomplete:
-            return msgspec.structs.replace(unit, void="incomplete telemetry")
-        values = block_values(plan, block, rows.requests, rows.seconds)
-        if isinstance(values, str):
-            return msgspec.structs.replace(unit, void=values)
-        found[block.arm] = values
+    found = _by_arm(plan_in_force(trial, unit.index), unit, seen)
+    if isinstance(found, str):
+        return msgspec.structs.replace(unit, void=found)
     base, candidate = found["baseline"], found["candidate"]
     return msgspec.structs.replace(
         unit,
@@ -94,6 +92,22 @@ def _value(trial: Trial, unit: Unit, seen: Seen) -> Unit:
         ),
         values={arm: values.values for arm, values in found.items()},
     )
+
+
+def _by_arm(plan: TrialPlan, unit: Unit, seen: Seen) -> dict[Arm, BlockValues] | str:
+    """What each arm showed in the unit, or why that can't be counted."""
+    found: dict[Arm, BlockValues] = {}
+    for block in unit.blocks:
+        rows = seen.due[block.index]
+        if rows.incomplete:
+            return "incomplete telemetry"
+        if plan.design == "crossover":
+            return crossover_values(plan, block, rows.requests, rows.seconds)
+        values = block_values(plan, block, rows.requests, rows.seconds)
+        if isinstance(values, str):
+            return values
+        found[block.arm] = values
+    return found
 
 
 def _check_carry_over(draft: Draft, trial: Trial) -> Trial:
@@ -117,39 +131,41 @@ def _was_away(draft: Draft, seen: Seen) -> bool:
 
 def _not_applied(draft: Draft, trial: Trial, seen: Seen) -> str | None:
     """Failed read-back: an engine that answers, and still has not what the open block asks for."""
-    block = blocks.open_block(trial)
-    if seen.observed is None or block is None or block.began_us is not None:
+    block, lacking = blocks.open_block(trial), parties.lacking(trial, seen)
+    if block is None or not lacking:
         return None
     waited_s = (draft.now_us - block.opened_us) / MICROS
     if waited_s < APPLIED_WITHIN_S:
         return None
-    return f"failed read-back: block {block.index} was not applied within {waited_s:.0f} s"
+    by = f" by {', '.join(lacking)}" if trial.plan.design == "crossover" else ""
+    return f"failed read-back: block {block.index} was not applied{by} within {waited_s:.0f} s"
 
 
 def _hard_trip(trial: Trial, seen: Seen) -> str | None:
-    """Errors among the answers of the candidate's block that is running."""
+    """Errors among the answers of the candidate that is running."""
     block = blocks.open_block(trial)
-    if block is None or block.arm != "candidate" or trial.units[-1].tripped:
+    if block is None or trial.units[-1].tripped or "candidate" not in arms_in(trial.plan, block):
         return None
-    counts = seen.open_counts.get(block.index, BlockCounts())
+    counts = seen.counts(block.index, "candidate")
     return hard_trip(trial.plan, errors=counts.errors, answered=counts.answered)
 
 
 def _latency_trip(draft: Draft, trial: Trial, seen: Seen) -> Trial:
     """Baseline for the rest of the unit; the unit still counts by assignment.
 
-    Only where the baseline's block came first: arms are compared over equal time.
+    Arms are compared over equal time: in a switchback only where the baseline's block came first,
+    in a crossover while both run.
     """
     unit, block = trial.units[-1], blocks.open_block(trial)
-    if block is None or block.arm != "candidate" or block.began_us is None or unit.tripped:
+    if block is None or block.began_us is None or unit.tripped:
         return trial
-    if len(unit.blocks) != 2:
+    beside = _beside(trial.plan, unit, block)
+    if beside is None:
         return trial
-    first = seen.open_counts.get(unit.blocks[0].index, BlockCounts())
     why = latency_trip(
         trial.plan,
-        baseline_misses_s=first.misses_s,
-        candidate_misses_s=seen.open_counts.get(block.index, BlockCounts()).misses_s,
+        baseline_misses_s=seen.counts(beside.index, "baseline").misses_s,
+        candidate_misses_s=seen.counts(block.index, "candidate").misses_s,
         ran_s=(draft.now_us + seen.skew_us - block.began_us) / MICROS,
     )
     if why is None:
@@ -157,6 +173,13 @@ def _latency_trip(draft: Draft, trial: Trial, seen: Seen) -> Trial:
     draft.note("trial.latency_trip", trial.plan.id, block=block.index, why=why)
     rested = blocks.with_unit(trial, msgspec.structs.replace(unit, tripped=True))
     return msgspec.structs.replace(rested, trips=trial.trips + 1)
+
+
+def _beside(plan: TrialPlan, unit: Unit, block: Block) -> Block | None:
+    """Where the baseline ran that a running candidate can be compared with by now."""
+    if plan.design == "crossover":
+        return block
+    return unit.blocks[0] if block.arm == "candidate" and len(unit.blocks) == 2 else None
 
 
 def _conclude(draft: Draft, policy: Policy, ruling: Ruling) -> None:

@@ -2,7 +2,7 @@
 
 ``w = max(2 × effect delay, 2 × p95 residual drain)``; block ``≥ max(3w, w + 2H, the declared
 block)``; a law's block is ``w`` and whole cycles of its context. What can't be planned honestly is
-not tried: the reason is returned instead.
+not tried: the reason is returned instead. With a ``split`` it is a crossover, else a switchback.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from controller.limiting import GUARD, guards_of
 from controller.plant.cycles import cycle_s, whole_cycles_s
 from controller.plant.laws import reference_tokens_per_s
 from controller.state import Declared, PlantInput
-from controller.trials import GuardPlan, IntentPlan, TrialPlan
+from controller.trials import GuardPlan, IntentPlan, Split, TrialPlan
 from policies.knobs import KnobSpec
 from policies.laws import Law
 from policies.policy import Policy
@@ -35,6 +35,7 @@ def plan(
     baseline: Setting,
     trial_id: str,
     seed: int,
+    split: Split | None = None,
 ) -> TrialPlan | str:
     """The plan to freeze, or why this policy can't be tried now."""
     limits = declared.trial
@@ -84,6 +85,8 @@ def plan(
         max_trips=limits.max_trips,
         baseline=baseline,
         candidate=policy.setting,
+        design="switchback" if split is None else "crossover",
+        split=((), ()) if split is None else split,
     )
 
 

@@ -9,10 +9,12 @@ from controller.limiting import around_of, below, limits_of, same
 from controller.state import LOOP, Draft, Seen
 from controller.trial import blocks
 from controller.trial.planning import plan
-from controller.trials import Trial
+from controller.trial.splitting import left_out, split_now
+from controller.trials import Block, Trial
 from policies.guardrails import Around, Finding, may_begin
 from policies.knobs import TARGET_SCOPE, KnobSpec
 from policies.policy import Policy
+from policies.runtime_config import Arm
 from policies.settings import Setting
 
 
@@ -27,7 +29,7 @@ def start(draft: Draft, seen: Seen) -> None:
     for policy in (p for p in able if p.emergency):
         if _waits_for(draft, policy, specs) is None:
             draft.move(policy, "applying")
-            _interrupt(draft, policy)
+            _interrupt(draft, policy, seen)
     for policy in (p for p in able if not p.emergency):
         waits = _waits_for(draft, policy, specs)
         if waits is None:
@@ -101,20 +103,26 @@ def _start_trial(draft: Draft, policy: Policy, seen: Seen) -> None:
     spec = _spec(seen, policy.knob)
     if spec is None or seen.plant is None or draft.state.trial is not None:
         return
+    trial_id, seed = draft.new_id("tri"), _seed(draft, policy)
+    split = split_now(policy, draft.declared, spec, seen, seed=seed)
     frozen = plan(
         policy,
         draft.declared,
         spec,
         seen.plant,
         baseline=baseline_below(draft, policy.knob, spec.boot, policy.scope),
-        trial_id=draft.new_id("tri"),
-        seed=_seed(draft, policy),
+        trial_id=trial_id,
+        seed=seed,
+        split=split,
     )
     if isinstance(frozen, str):
         draft.move(policy, "failed", cause=f"INCONCLUSIVE: {frozen}", verdict="INCONCLUSIVE")
         return
     draft.trial = blocks.begin(Trial(plan=frozen, began_us=draft.now_us), now_us=draft.now_us)
     draft.note_plan(frozen)
+    out = [] if split is None else left_out(split, seen)
+    if out:
+        draft.note("trial.left_out", frozen.id, replicas=out)
     draft.move(policy, "applying", trial=frozen.id)
 
 
@@ -127,21 +135,37 @@ def _seed(draft: Draft, policy: Policy) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-def _interrupt(draft: Draft, policy: Policy) -> None:
+def _interrupt(draft: Draft, policy: Policy, seen: Seen) -> None:
     """An emergency cuts the unit that runs; it counts against the arm in force."""
     trial = draft.trial
     block = None if trial is None or trial.state != "running" else blocks.open_block(trial)
     if trial is None or block is None:
         return
     d = None
-    if block.began_us is not None:
-        sign = -1.0 if block.arm == "candidate" else 1.0
+    blamed = _blamed(trial, block, seen)
+    if block.began_us is not None and blamed is not None:
+        sign = -1.0 if blamed == "candidate" else 1.0
         d = {trial.plan.primary: sign * trial.plan.scale}
     cut = blocks.cut(trial, now_us=draft.now_us, why=f"emergency {policy.id}", d=d)
     draft.trial = blocks.pause(cut, now_us=draft.now_us, by="emergency")
     on_trial = draft.policies[trial.plan.policy_id]
     if on_trial.state == "on_trial":
         draft.move(on_trial, "paused", cause=f"emergency {policy.id}")
+
+
+def _blamed(trial: Trial, block: Block, seen: Seen) -> Arm | None:
+    """The arm in force; where both are, the one with more misses in the block. None: neither.
+
+    With no effect either half is the candidate's by the coin alone, so that this can't favour one.
+    """
+    if trial.plan.design == "switchback":
+        return block.arm
+    baseline, candidate = (
+        len(seen.counts(block.index, arm).misses_s) for arm in ("baseline", "candidate")
+    )
+    if baseline == candidate:
+        return None
+    return "candidate" if candidate > baseline else "baseline"
 
 
 def _spec(seen: Seen, knob: str) -> KnobSpec | None:

@@ -33,8 +33,9 @@ CURVE = ((1, 0, 16_000), (8, 0, 22_000), (64, 0, 80_000), (1, 256, 90_000))
 class Book:
     """An ``Actuator`` over the real settings book; ``die`` makes it another incarnation."""
 
-    def __init__(self, clock: Callable[[], Instant]) -> None:
+    def __init__(self, clock: Callable[[], Instant], replica: str = "r0") -> None:
         self._clock = clock
+        self.replica = replica
         self.lives = 0
         self.reachable = True
         self.refuses = False
@@ -50,7 +51,9 @@ class Book:
             boot_active_cap=None,
             boot_step_token_budget=None,
         )
-        identity = EngineIdentity(target="chat", replica="r0", incarnation=f"life{self.lives}")
+        identity = EngineIdentity(
+            target="chat", replica=self.replica, incarnation=f"life{self.lives}"
+        )
         self.book = SettingsBook(
             identity, knobs, self.meter, ("interactive", "batch"), remembered=64, now=self._clock()
         )
@@ -80,7 +83,7 @@ class Book:
 
 
 class Rows:
-    """A ``Features`` whose rows the world appends."""
+    """A ``Features`` whose rows the world appends. ``at``: the replica that windows are of."""
 
     def __init__(self, clock: Callable[[], Instant]) -> None:
         self._clock = clock
@@ -88,6 +91,7 @@ class Rows:
         self.second_rows: list[SecondRow] = []
         self.errors: dict[tuple[str, int], int] = {}
         self.incomplete: set[tuple[str, int]] = set()
+        self.at = "r0"
         self.gone = False
 
     def watermark_us(self, target: str) -> int:
@@ -113,7 +117,7 @@ class Rows:
             cursor=1,
             key=WindowKey(
                 target="chat",
-                replica="r0",
+                replica=self.at,
                 intent="live",
                 digest="d",
                 trial=trial,

@@ -7,7 +7,7 @@ that a test can say "cap 2 is bad" and see what the loop makes of it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from controller.store.sql import SqlStore, open_store
 from controller.trials import Trial
 from engine.settings_in_force import Instant
 from policies.policy import Policy
+from policies.runtime_config import RuntimeConfig
 from policies.settings import Setting
 from signals.errors import Conflict
 from signals.events import MICROS, StepMoments
@@ -59,6 +60,7 @@ class World:
         quality: Quality,
         phase_s: float = 8.0,
         store: StoreAddress | None = None,
+        replicas: int = 1,
         **trial: Any,
     ) -> None:
         self.now_s = 0.0
@@ -70,7 +72,8 @@ class World:
         self.races = 0
         self.faster_with_cap = True
         self.engine_ahead_s = 0.0
-        self.engine = Book(self.engine_instant)
+        self.engines = [Book(self.engine_instant, f"r{n}") for n in range(replicas)]
+        self.engine = self.engines[0]
         self.rows = Rows(self.engine_instant)
         self.declared = declared(**trial)
         self.starts = 0
@@ -81,10 +84,11 @@ class World:
         self.starts += 1
         self.store: SqlStore = open_store(self.address)
         latch = Latch(self.folder / "latch.json")
-        replica = Replica(
-            "book:", self.engine, ours="ctl.", epoch=self.starts, mono=lambda: self.now_s
-        )
-        self.fleet = Fleet({"chat": [replica]}, latch)
+        replicas = [
+            Replica("book:", engine, ours="ctl.", epoch=self.starts, mono=lambda: self.now_s)
+            for engine in self.engines
+        ]
+        self.fleet = OneThread({"chat": replicas}, latch)
         self.operations = Operations(
             ExpectingStore(self.store),
             self.fleet,
@@ -97,7 +101,7 @@ class World:
         with self.store.write() as tx:
             bring_in_baseline(tx, "chat", self.declared.target, now_us=self.clock_us())
         looker = Looker(
-            self.declared, self.rows, replica, lateness_s=2, rates=lambda name, intents: {}
+            self.declared, self.rows, replicas[0], lateness_s=2, rates=lambda name, intents: {}
         )
         self.loop = TargetLoop(
             self.declared,
@@ -162,16 +166,17 @@ class World:
         policy = self.operations.propose("chat", "active_cap", setting, "a test", by=ADA)
         return self.operations.approve(policy.id, policy.shown_digest, by=BOB)
 
-    def cap(self) -> int:
-        """What the engine has now, whether it can be reached or not."""
-        self.engine.book.pass_time(self.engine_instant())
-        return self.engine.book.values()["active_cap"]
+    def cap(self, engine: Book | None = None) -> int:
+        """What an engine (the first) has now, whether it can be reached or not."""
+        engine = engine or self.engine
+        engine.book.pass_time(self.engine_instant())
+        return engine.book.values()["active_cap"]
 
     def _entropy(self, n: int) -> bytes:
         return hashlib.sha256(f"{self.now_s}".encode()).digest()[:n]
 
     def _traffic(self) -> None:
-        """Ten requests a second: live ones in every other phase, batch always."""
+        """Ten requests a second: live ones in every other phase, batch always; routed by chance."""
         if not self.traffic:
             return
         busy = (self.now_s // self.phase_s) % 2 == 0
@@ -179,20 +184,21 @@ class World:
         intent = "live" if busy and tick % 3 == 0 else "batch"
         if intent == "live":
             self.engine.meter.note("interactive", tokens=40, now_s=self.now_s)
-        self.rows.requests.append(self._request(intent, tick))
+        routed = hashlib.sha256(f"to {tick}".encode()).digest()[0] % len(self.engines)
+        self.rows.requests.append(self._request(intent, tick, self.engines[routed]))
         if tick % 10 == 0:
-            self.rows.second_rows.append(self._second(busy))
+            self.rows.second_rows += [self._second(busy, engine) for engine in self.engines]
 
-    def _request(self, intent: str, tick: int) -> RequestRow:
+    def _request(self, intent: str, tick: int, engine: Book) -> RequestRow:
         at_us = round(self.engine_instant().wall_s * MICROS)
-        stamp, cap = self.engine.stamp, self.cap()
+        stamp, cap = engine.stamp, self.cap(engine)
         good = self.quality(cap, intent)
         took_us = 200_000 if good else 8_000_000
         trial = stamp.trial
         return RequestRow(
             request_id=f"chat.{tick}",
             target="chat",
-            replica="r0",
+            replica=engine.replica,
             incarnation=stamp.incarnation,
             version=stamp.version,
             digest=stamp.digest,
@@ -219,15 +225,15 @@ class World:
             session_id=None,
         )
 
-    def _second(self, busy: bool) -> SecondRow:
+    def _second(self, busy: bool, engine: Book) -> SecondRow:
         to_us = round(self.engine_instant().wall_s * MICROS)
-        stamp, cap = self.engine.stamp, self.cap()
+        stamp, cap = engine.stamp, self.cap(engine)
         trial = stamp.trial
         step_us = 15_000 + 1_000 * cap if self.faster_with_cap else 10_000 * cap
         n = MICROS // step_us
         return SecondRow(
             target="chat",
-            replica="r0",
+            replica=engine.replica,
             incarnation=stamp.incarnation,
             from_us=to_us - MICROS,
             to_us=to_us,
@@ -252,11 +258,22 @@ class World:
         )
 
 
+class OneThread(Fleet):
+    """Looks at its replicas one after the other, so that a world is the same every time."""
+
+    def look(
+        self, replicas: Iterable[Replica], *, max_age_s: float, wait_s: float | None = None
+    ) -> list[RuntimeConfig | None]:
+        del wait_s
+        return [one.read(max_age_s=max_age_s) for one in replicas]
+
+
 def declared(
     *,
     mode: str | None = None,
     rules: list[dict[str, object]] | None = None,
     guardrails: GuardrailSettings | None = None,
+    routing: str = "other",
     **trial: Any,
 ) -> Declared:
     """A target like the README's, with short blocks."""
@@ -264,6 +281,7 @@ def declared(
         {
             "maximize": "batch.tokens_per_s",
             "on_kill": "last_stable",
+            "engine": {"routing": routing},
             "intents": {
                 "live": {
                     "class": "interactive",

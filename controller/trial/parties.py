@@ -1,0 +1,60 @@
+"""Who takes part in a trial's blocks, and what each of them shows now. Pure.
+
+A switchback goes by the first replica; the others are brought along. A crossover goes by every
+replica of its frozen split: a block begins and ends with the last of them, and one that is gone for
+good ends the trial, for halves that are no longer the frozen ones are no fair comparison.
+"""
+
+from __future__ import annotations
+
+from controller.state import Draft, Seen
+from controller.trial import blocks
+from controller.trials import Trial, TrialPlan, stamp_of
+from policies.runtime_config import RuntimeConfig
+from signals.events import MICROS
+
+LOST_AFTER_S = 60.0
+"""An engine that died is back within this, or it is not waited for any longer."""
+
+
+def shown_by(plan: TrialPlan, seen: Seen) -> list[RuntimeConfig | None]:
+    """What each that takes part shows, in the order of ``members``; None: it does not answer."""
+    if plan.design == "switchback":
+        return [seen.observed]
+    answering = {one.replica: one for one in (seen.observed, *seen.others) if one is not None}
+    return [answering.get(name) for name in plan.members]
+
+
+def engine_us(plan: TrialPlan, seen: Seen) -> int:
+    """Until when all that take part have been read back, in their own time; 0: one is away."""
+    shown = shown_by(plan, seen)
+    times = [round(one.engine_time * MICROS) for one in shown if one is not None]
+    return min(times) if len(times) == len(shown) else 0
+
+
+def lacking(trial: Trial, seen: Seen) -> list[str]:
+    """Those that answer, and have not applied the open block."""
+    block = blocks.open_block(trial)
+    if block is None or block.began_us is not None:
+        return []
+    shown = [one for one in shown_by(trial.plan, seen) if one is not None]
+    wanting = [one for one in shown if one.trial != stamp_of(trial, block, one.replica)]
+    return [one.replica for one in wanting]
+
+
+def lost(draft: Draft, trial: Trial, seen: Seen) -> str | None:
+    """Why a crossover can't go on: a replica of the split has not answered for too long.
+
+    The time counts from its last answer, or from when the block was first wished for: before that
+    perhaps nobody asked it.
+    """
+    block = blocks.open_block(trial)
+    if block is None or trial.plan.design == "switchback":
+        return None
+    for name, shown in zip(trial.plan.members, shown_by(trial.plan, seen), strict=True):
+        past = draft.past.get(name)
+        answered_us = 0 if past is None else past.read_us - seen.skew_us
+        away_s = (draft.now_us - max(block.opened_us, answered_us)) / MICROS
+        if shown is None and away_s >= LOST_AFTER_S:
+            return f"replica {name} of the frozen split has not answered for {away_s:.0f} s"
+    return None
