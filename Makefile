@@ -23,7 +23,8 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 
 .PHONY: help setup models run test check format types docs bench-engine bench-ingest bench-loop \
-	bench-stop bench-audit bench-simulator-truth campaign counter-checks constraints clean distclean
+	bench-stop bench-audit bench-simulator bench-simulator-truth \
+	campaign counter-checks constraints clean distclean
 
 help: ## Show the commands
 	@awk 'BEGIN {FS = ":.*## "; print "make …"} \
@@ -104,6 +105,9 @@ bench-stop: models ## Hold and kill to read-back, in milliseconds, with parts of
 
 bench-audit: $(READY) ## Policy transitions, verification, questions about a long past
 	@$(PY) -m benchmarks.audit $(ARGS)
+
+bench-simulator: $(READY) ## Simulated over real time, on several loads
+	@$(PY) -m benchmarks.simulator $(ARGS)
 
 bench-simulator-truth: $(READY) ## Predicted against real vLLM latencies (TRIMTAB_DATA=folder)
 	@$(PY) -m benchmarks.simulator_truth $(ARGS)

@@ -162,7 +162,8 @@ class Fleet:
         choice = self._in_order
         if self._looks:
             for replica in choice:
-                replica.advance(arrival_us)
+                if replica.at_us < arrival_us:
+                    replica.advance(arrival_us)
             choice = [replica for replica in choice if replica.up] or choice
         if len(choice) == 1:
             return choice[0]

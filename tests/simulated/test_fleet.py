@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 from collections import Counter
 
 import msgspec
@@ -22,14 +20,6 @@ from tests.simulated.loads import SECOND_US, SPEC, cap, change, chats, fleet, mi
 NOISY = replace(SPEC, step_times=replace(SPEC.step_times, noise_sd=0.1, per_context_us=0.2))
 SMALL = replace(SPEC, kv_blocks=150)
 END_US = 20 * SECOND_US
-MODULES = ["clock", "prefix_cache", "step_times"]
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_the_examples_of_every_module_are_true(name: str) -> None:
-    module = importlib.import_module(f"engine.simulated.{name}")
-    assert doctest.testmod(module).attempted > 0
-    assert doctest.testmod(module).failed == 0
 
 
 def told(one: Fleet) -> bytes:
