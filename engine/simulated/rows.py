@@ -15,18 +15,25 @@ from signals.settings import Slo
 
 
 def request_row(visit: Visit, replica: Replica, slo: Slo, *, now_us: int) -> RequestRow | None:
-    """The row at ``now_us``; None when every record of it was lost."""
-    arrived = None
-    if not replica.lost(visit.arrival_us):
-        arrived = row_of_arrival(_arrived(visit, replica), slo)
-    ended_us = visit.finished_us
-    if ended_us is None or ended_us > now_us or replica.lost(ended_us):
-        row = arrived
-    else:
-        row = row_of_end(_finished(visit, ended_us, replica), arrived, slo)
-    if row is None:
-        return None
-    judgement = judge(row, slo, watermark_us=now_us + replica.skew_us(now_us))
+    """The row at ``now_us``, which never goes back; None when every record of it was lost.
+
+    Asked for again and again by whoever decides, so each is made at most twice: at its arrival, and
+    at its end, after which nothing about it changes.
+    """
+    if visit.settled:
+        return visit.row
+    if visit.row is None and not replica.lost(visit.arrival_us):
+        visit.row = row_of_arrival(_arrived(visit, replica), slo)
+    ended_us, watermark_us = visit.finished_us, now_us + replica.skew_us(now_us)
+    if ended_us is not None and ended_us <= now_us and not replica.lost(ended_us):
+        row = row_of_end(_finished(visit, ended_us, replica), visit.row, slo)
+        visit.row, visit.settled = _judged(row, slo, watermark_us), True
+        return visit.row
+    return None if visit.row is None else _judged(visit.row, slo, watermark_us)
+
+
+def _judged(row: RequestRow, slo: Slo, watermark_us: int) -> RequestRow:
+    judgement = judge(row, slo, watermark_us=watermark_us)
     return row if judgement is None else replace(row, good=judgement.good)
 
 

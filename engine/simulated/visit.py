@@ -6,6 +6,7 @@ from engine.generation import CLASSES
 from engine.simulated.offered import Offered
 from policies.runtime_config import Stamp
 from signals.events import Status
+from signals.features.model import RequestRow
 
 
 class Visit:
@@ -15,7 +16,8 @@ class Visit:
     KV. ``joined``: the scheduler's step in which it drew its first token since then, so that what
     it drew by step s is known without touching it: ``emitted + s - joined``. ``ends``: the step
     that gives it its last token; None while it does not decode. ``shared``: KV blocks it leaves to
-    the prefix cache, ``refs`` the hashes of them.
+    the prefix cache, ``refs`` the hashes of them. ``row``: as it was told of last, ``settled`` once
+    that is for good.
     """
 
     __slots__ = (
@@ -37,7 +39,9 @@ class Visit:
         "rank",
         "refs",
         "residue",
+        "row",
         "served",
+        "settled",
         "shared",
         "stamp",
         "status",
@@ -70,6 +74,8 @@ class Visit:
         self.put_off = -1
         self.shared = 0
         self.refs: list[int] = []
+        self.row: RequestRow | None = None
+        self.settled = False
 
     def end(self, status: Status, at_us: float, error: str | None = None) -> None:
         """It is over."""

@@ -1,0 +1,177 @@
+"""``Features`` straight from a simulated fleet's records, with no bus and no stage between.
+
+A request is in the 5 s window in which it arrived, under the stamp it arrived under. Windows are
+folded anew at each look, from the few seconds that are asked for, by the stage's own arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from engine.simulated.fleet import Fleet
+from signals.events import MICROS
+from signals.features.model import (
+    ATOM_S,
+    EngineSeen,
+    Outcome,
+    RequestRow,
+    SecondRow,
+    WindowKey,
+    WindowRevision,
+)
+from signals.features.windows import Tally, atom_of, start_of
+
+ATOM_US = ATOM_S * MICROS
+TRIAL_US = 2 * 3600 * MICROS
+"""A whole trial's rows are looked for this far back from when it was first asked for."""
+BEFORE_US = 600 * MICROS
+"""A block's rows are looked for this far back: the loop asks every second for one that runs."""
+SLICE_US = 10 * MICROS
+RECENT_US = 120 * MICROS
+"""Where the latest requests are looked for."""
+
+
+class SimulatedFeatures:
+    """See ``Features``. What is asked for is of the fleet's one target."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._asked_us: dict[tuple[str, int | None], int] = {}
+
+    @property
+    def now_us(self) -> int:
+        """Up to where the fleet was run."""
+        return self._fleet.now_us
+
+    def watermark_us(self, target: str) -> int:
+        """Everything up to now has been told."""
+        del target
+        return self.now_us
+
+    def revisions(self, *, after: int, limit: int = 1000) -> Sequence[WindowRevision]:
+        """None is published: the loop of a backtest asks for windows by time."""
+        del after, limit
+        return ()
+
+    def windows(
+        self, target: str, *, from_us: int, to_us: int, width_s: int = ATOM_S
+    ) -> Sequence[WindowRevision]:
+        """5 s windows that begin in [from, to), by key."""
+        del target, width_s
+        start_us = start_of(from_us + ATOM_US - 1, ATOM_S)
+        until_us = min(to_us + ATOM_US, self.now_us)
+        tallies: defaultdict[WindowKey, Tally] = defaultdict(Tally)
+        for row in self._fleet.requests(start_us - 1, until_us):
+            _count(tallies[_atom(row)], row)
+        for second in self._fleet.records(start_us, until_us):
+            for intent, load in second.intents.items():
+                key = atom_of(second.stamp, intent, second.from_us)
+                tallies[key].load(second, load)
+        return [
+            self._window(key, tally)
+            for key, tally in sorted(tallies.items(), key=lambda one: one[0])
+            if start_us <= key.start_us < to_us
+        ]
+
+    def arrived(self, target: str, *, from_us: int, width_s: int) -> Mapping[str, int]:
+        """Requests since then, by intent."""
+        del target, width_s
+        return Counter(row.intent for row in self._fleet.requests(from_us, self.now_us))
+
+    def trial_requests(self, trial: str, *, block: int | None = None) -> Sequence[RequestRow]:
+        """Requests that arrived under a trial, as known now."""
+        return [
+            row
+            for row in self._fleet.requests(self._since_us(trial, block), self.now_us)
+            if row.trial == trial and block in (None, row.block)
+        ]
+
+    def trial_seconds(self, trial: str, *, block: int | None = None) -> Sequence[SecondRow]:
+        """Seconds reported under a trial."""
+        return [
+            row
+            for row in self._fleet.seconds(self._since_us(trial, block), self.now_us)
+            if row.trial == trial and block in (None, row.block)
+        ]
+
+    def seconds(self, target: str, *, from_us: int, to_us: int) -> Sequence[SecondRow]:
+        """Seconds that ended in (from, to]."""
+        del target
+        return list(self._fleet.seconds(from_us, min(to_us, self.now_us)))
+
+    def request(self, request_id: str) -> RequestRow | None:
+        """One of the latest requests."""
+        recent = self._fleet.requests(self.now_us - RECENT_US, self.now_us)
+        return next((row for row in recent if row.request_id == request_id), None)
+
+    def find_requests(
+        self, target: str, *, good: bool | None = None, intent: str | None = None, limit: int = 20
+    ) -> Sequence[RequestRow]:
+        """The latest that match, newest first."""
+        del target
+        found: list[RequestRow] = []
+        for until_us in range(self.now_us, max(0, self.now_us - RECENT_US), -SLICE_US):
+            found += [
+                row
+                for row in reversed(self._fleet.requests(until_us - SLICE_US, until_us))
+                if intent in (None, row.intent) and good in (None, row.good)
+            ]
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    def outcomes(self, request_id: str) -> Sequence[Outcome]:
+        """Nobody gives feedback here."""
+        del request_id
+        return ()
+
+    def engines(self, target: str) -> Sequence[EngineSeen]:
+        """The replicas."""
+        del target
+        return list(self._fleet.engines())
+
+    def _since_us(self, trial: str, block: int | None) -> int:
+        """Before anything of a block: it is asked for soon after it began."""
+        first_us = self._asked_us.setdefault((trial, block), self.now_us)
+        return first_us - BEFORE_US if block is not None else first_us - TRIAL_US
+
+    def _window(self, key: WindowKey, tally: Tally) -> WindowRevision:
+        end_us = key.start_us + ATOM_US
+        closed = end_us <= self.now_us
+        return WindowRevision(
+            cursor=self.now_us,
+            key=key,
+            revision=int(closed),
+            closed=closed,
+            incomplete=self._fleet.incomplete(key.start_us, min(end_us, self.now_us)),
+            counts=tally.frozen(),
+        )
+
+
+def _count(tally: Tally, row: RequestRow) -> None:
+    """One request, as far as it went."""
+    tally.arrived()
+    if row.finished_us is not None:
+        if row.status == "error":
+            tally.sums["errors"] += 1
+        if row.status == "ok":
+            tally.sums["completed"] += 1
+            tally.e2e.add(row.finished_us - row.arrival_us)
+        tally.ttft.add(row.ttft_us)
+        tally.tpot.add(row.tpot_us)
+    if row.good is not None:
+        tally.judged(row.good, row.output_tokens)
+
+
+def _atom(row: RequestRow) -> WindowKey:
+    return WindowKey(
+        target=row.target,
+        replica=row.replica,
+        intent=row.intent,
+        digest=row.digest,
+        trial=row.trial,
+        block=row.block,
+        start_us=start_of(row.arrival_us, ATOM_S),
+        width_s=ATOM_S,
+    )
