@@ -11,12 +11,13 @@ import httpx
 import pytest
 
 from policies.runtime_config import CONTROL_PATH
-from tests.contract.engines import EngineUnderTest, bare, embedded
+from tests.contract.engines import EngineUnderTest, bare, embedded, simulated
 from tests.engine_telemetry.ingesting import wait
 
 ENGINES: dict[str, tuple[Callable[[Any], Iterator[EngineUnderTest]], str]] = {
     "embedded": (embedded, "engine"),
     "bare": (bare, "empty_folder"),
+    "simulated": (simulated, "empty_folder"),
 }
 """Name -> (what makes an ``EngineUnderTest``, the fixture it is made from)."""
 

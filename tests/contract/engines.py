@@ -20,6 +20,13 @@ import msgspec
 from msgspec import Struct
 
 from benchmarks.stopping.bare_engine import Seat, bare_engines
+from engine.http.listeners import bind
+from engine.settings_in_force import EngineIdentity
+from engine.simulated import offered
+from engine.simulated.paced import PacedEngine, Stay
+from engine.simulated.serving import served
+from engine.simulated.spec import ReplicaSpec
+from engine.simulated.step_times import StepTimes
 from policies.runtime_config import CONTROL_PATH
 from tests.engine_process import CONTROL_KEY, PLAIN, SERVING_KEY, RunningEngine
 
@@ -139,6 +146,42 @@ def bare(folder: Path) -> Iterator[EngineUnderTest]:
 
         yield EngineUnderTest(
             name="bare",
+            control_url=url,
+            key=CONTROL_KEY,
+            foreign_keys=(SERVING_KEY,),
+            offer=offer,
+            running=lambda: engine.running,
+        )
+    assert not list(folder.iterdir()), "it leaves nothing behind"
+
+
+def simulated(folder: Path) -> Iterator[EngineUnderTest]:
+    """The engine of arithmetic, each step taking its time."""
+    times = StepTimes(base_us=8_000, per_decode_us=100, per_prefill_us=10)
+    identity = EngineIdentity(target="chat", replica="r0", incarnation="simulated")
+    engine = PacedEngine(identity, ReplicaSpec(step_times=times))
+
+    def ask(stay: Stay) -> Answer:
+        assert stay.done.wait(60), "a request never ended"
+        text = " ".join(map(str, range(stay.visit.emitted)))
+        stamp = json.loads(msgspec.json.encode(stay.visit.stamp))
+        return Answer(text=text, tokens=stay.visit.emitted, finish="length", stamp=stamp)
+
+    def offer(count: int, tokens: int, class_: str) -> Offered:
+        one = offered.Offered(
+            arrival_s=0.0,
+            intent=class_,
+            class_="batch" if class_ == "batch" else "interactive",
+            prompt_tokens=10,
+            output_tokens=tokens,
+        )
+        stays = [engine.offer(one) for _ in range(count)]
+        return Offered([partial(ask, stay) for stay in stays])
+
+    door = bind("127.0.0.1", 0)
+    with served(engine, door, key=CONTROL_KEY, apply_timeout_s=5.0) as url:
+        yield EngineUnderTest(
+            name="simulated",
             control_url=url,
             key=CONTROL_KEY,
             foreign_keys=(SERVING_KEY,),

@@ -54,7 +54,7 @@ FAULTS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 1000),
     router=st.sampled_from(["random", "least_loaded"]),
