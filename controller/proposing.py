@@ -9,6 +9,7 @@ from __future__ import annotations
 from controller.limiting import guards_of, limits_of, risk_of
 from controller.plant import laws as plant
 from controller.rules.firing import Fired, fire
+from controller.rules.moves import moved
 from controller.state import LOOP, Draft, Seen
 from controller.store.port import Decision
 from controller.trial.starting import around, baseline_below
@@ -118,7 +119,7 @@ def _of_rule(draft: Draft, seen: Seen, fired: Fired, specs: dict[str, KnobSpec])
         now = None if seen.observed is None else seen.observed.setting(knob)
         if spec is None or now is None:
             continue
-        value = _moved(move, now.value, _ladder(draft, spec))
+        value = moved(move, now.value, _ladder(draft, spec))
         if value is None or value == now.value:
             continue
         found.append(
@@ -168,14 +169,6 @@ def _shown(draft: Draft, knob: str) -> bool:
 
 def _ladder(draft: Draft, spec: KnobSpec) -> tuple[int, ...]:
     return draft.declared.target.knobs.of(spec.name).values(spec)
-
-
-def _moved(move: int | str, value: int, ladder: tuple[int, ...]) -> int | None:
-    if isinstance(move, int):
-        return move
-    if move == "up":
-        return next((v for v in ladder if v > value), None)
-    return next((v for v in reversed(ladder) if v < value), None)
 
 
 def decide(

@@ -43,14 +43,22 @@ class Rating(Struct, frozen=True, kw_only=True):
     settings: FeatureSettings
     terms: Callable[[], Terms]
 
-    def of(self, target: str, intents: Iterable[str], *, with_open: bool = False) -> ScopedRates:
+    def of(
+        self,
+        target: str,
+        intents: Iterable[str],
+        *,
+        with_open: bool = False,
+        at_us: int | None = None,
+    ) -> ScopedRates:
         """The rates of a target and each of its intents. ``with_open``: count open requests too,
-        which looks at all windows since. Raises ``Unavailable``.
+        which looks at all windows since. ``at_us``: as of then, from what is stored today; None:
+        as of the watermark. Raises ``Unavailable``.
 
         Metrics of one attribution share a reading of at most ``rate_span_s`` of windows.
         """
         now = self.terms()
-        watermark_us = self.features.watermark_us(target)
+        watermark_us = self.features.watermark_us(target) if at_us is None else at_us
         found: dict[str, dict[str, Rate]] = {scope: {} for scope in (TARGET, *intents)}
         if not watermark_us:
             return found

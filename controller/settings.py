@@ -19,6 +19,7 @@ from controller.identity.settings import IdempotencySettings, LockoutSettings, O
 from controller.metric_checks import check
 from controller.plant.settings import PlantSettings
 from controller.privacy import PrivacySettings
+from controller.rules.settings import RuleTestSettings
 from controller.store.settings import StoreSettings
 from controller.webhooks.settings import WebhookSettings
 from engine.settings import EngineSettings
@@ -97,6 +98,7 @@ class Settings(Section):
     control: ControlSettings = Field(default_factory=ControlSettings)
     trial: TrialSettings = Field(default_factory=TrialSettings)
     guardrails: GuardrailSettings = Field(default_factory=GuardrailSettings)
+    rule_tests: RuleTestSettings = Field(default_factory=RuleTestSettings)
     supervisor: SupervisorSettings = Field(default_factory=SupervisorSettings)
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
     privacy: PrivacySettings = Field(default_factory=PrivacySettings)

@@ -23,6 +23,7 @@ from controller.history.settings_then import SettingsThen
 from controller.history.telling import Acted
 from controller.history.timeline import Happening
 from controller.rollback import RollbackReport
+from controller.rule_tests import RuleTest
 from controller.store.past_port import Archive, Delivery
 from controller.store.port import Decision
 from controller.trials import Trial
@@ -93,6 +94,7 @@ TARGETS: Final[dict[Route, Any]] = {
     ("PATCH", "/v1/targets/{target}/knobs/{knob}"): shown.ModeShown,
     ("GET", "/v1/intents"): Items[shown.IntentShown],
     ("GET", "/v1/rules"): Items[shown.RuleShown],
+    ("POST", "/v1/rules/test"): RuleTest,
 }
 
 SIGNALS: Final[dict[Route, Any]] = {

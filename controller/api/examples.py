@@ -74,6 +74,18 @@ EXAMPLES: Final[dict[Route, dict[str, Any]]] = {
         "knob": "active_cap",
         "setting": {"value": 16},
     },
+    ("POST", "/v1/rules/test"): {
+        "target": "chat",
+        "from": "1h",
+        "candidates": [
+            {
+                "id": "slow",
+                "when": "live.attainment < 0.9",
+                "for": "20s",
+                "propose": {"active_cap": "down"},
+            }
+        ],
+    },
     ("POST", "/v1/audit/seal"): {"entries": 100_000},
     ("POST", "/v1/audit/restored"): {"reason": "the disk failed; the backup of 02:00 is back"},
     ("POST", "/v1/erasures"): {

@@ -26,6 +26,7 @@ from controller.cli import (
     processes,
     producers,
     reports,
+    rules,
     settings,
     signals,
     status,
@@ -104,6 +105,7 @@ app.add_typer(baselines.app, name="baseline")
 app.add_typer(trials.app, name="trials")
 app.add_typer(guardrails.app, name="guardrails")
 app.add_typer(changes.app, name="changes")
+app.add_typer(rules.app, name="rules")
 app.add_typer(audit.app, name="audit")
 app.add_typer(reports.app, name="report")
 app.add_typer(keys.app, name="keys")

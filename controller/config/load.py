@@ -31,7 +31,7 @@ def load(path: Path | None, env: Mapping[str, str]) -> Settings:
     Raises ``BadSettings`` with every problem, ``Rejected`` when the file cannot be read.
     """
     chosen = path or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
-    tree = _read(chosen) if chosen is not None else {}
+    tree = read_tree(chosen) if chosen is not None else {}
     sources = overlay(tree, env)
     return validate(tree, sources=sources, source=str(chosen or "defaults"))
 
@@ -88,7 +88,8 @@ def _value(variable: str, text: str) -> object:
         raise Rejected(f"{variable} is not a YAML value: {text!r}", field=variable) from error
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_tree(path: Path) -> dict[str, Any]:
+    """A file's plain values, not validated. Raises ``Rejected`` when it is no YAML of sections."""
     try:
         found = yaml.load(path.read_text("utf-8"), Loader=_Strict)
     except OSError as error:

@@ -54,6 +54,28 @@ class RuleSettings(Section):
         return seconds(self.cooldown)
 
 
+class RuleTestSettings(Section):
+    """How far a test of rules on history may look, and how much it may list."""
+
+    max_span_s: int = setting(
+        86_400,
+        unit="s",
+        reason="one test looks at no more, so that it holds the control plane up no longer",
+        ge=60,
+        le=604_800,
+    )
+    max_firings: int = setting(
+        200, unit="firings", reason="listed of each rule; all are counted", ge=1, le=5000
+    )
+    recovery_s: int = setting(
+        300,
+        unit="s",
+        reason="a condition that clears within this, with nothing changed, recovered by itself",
+        ge=5,
+        le=3600,
+    )
+
+
 def seconds(duration: str) -> float:
     """Seconds of a ``Duration``.
 

@@ -78,6 +78,7 @@ TABLE: Final[dict[str, str]] = {
     "GET /v1/requests": "v-oauA ti",
     "GET /v1/requests/{request_id}": "v-oauA t-",
     "GET /v1/rules": "v-oauA t-",
+    "POST /v1/rules/test": "v-oauA t-",
     "GET /v1/targets": "v-oauA --",
     "GET /v1/targets/{target}": "v-oauA t-",
     "POST /v1/targets/{target}/attach": "--o--A ti",

@@ -1,0 +1,83 @@
+"""Rules in a file that is not in force: read, and checked as they would be when loaded.
+
+The file is a whole configuration (``targets: {chat: {rules: [...]}}``) or has ``rules:`` alone,
+which are then meant for the target that is asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from pydantic import ValidationError
+
+from controller.rules.conditions import Conditions, feature_names
+from controller.rules.settings import RuleSettings
+from signals.errors import Rejected
+
+
+class RuleProblem(Struct, frozen=True, kw_only=True):
+    """What is wrong with one rule. ``field``: ``rules[n].when`` and the like."""
+
+    rule: str
+    field: str
+    detail: str
+    allowed: str = ""
+
+    def words(self) -> str:
+        """One line."""
+        allowed = "" if not self.allowed or self.allowed in self.detail else self.allowed
+        return f"{self.field}: {self.detail}" + (f" (allowed: {allowed})" if allowed else "")
+
+
+def rules_in(tree: Mapping[str, Any], target: str) -> Sequence[Any]:
+    """The raw rules that a file has for a target. Raises ``Rejected`` where there are none."""
+    targets = tree.get("targets")
+    if isinstance(targets, Mapping):
+        if not isinstance(targets.get(target), Mapping):
+            raise Rejected(
+                f"the file has no target {target!r}",
+                field=f"targets.{target}",
+                value=target,
+                allowed=", ".join(map(str, targets)),
+            )
+        found = targets[target].get("rules", [])
+    else:
+        found = tree.get("rules")
+    if not isinstance(found, list):
+        raise Rejected("there is no list of rules", field="rules", allowed="`rules:` with a list")
+    return found
+
+
+def problems(
+    raw: Sequence[Any], *, intents: Collection[str], metrics: Collection[str]
+) -> tuple[list[RuleSettings], list[RuleProblem]]:
+    """The rules that are sound, and every problem of the others: each rule is looked at."""
+    conditions = Conditions(feature_names(intents, metrics))
+    sound: list[RuleSettings] = []
+    wrong: list[RuleProblem] = []
+    for index, one in enumerate(raw):
+        name = str(one.get("id", "?")) if isinstance(one, Mapping) else "?"
+        field = f"rules[{index}]"
+        try:
+            rule = RuleSettings.model_validate(one)
+            if rule.id in {other.id for other in sound}:
+                raise Rejected(f"rule {rule.id} is declared twice", field=f"{field}.id")
+            conditions.compile(rule.id, rule.when, field=f"{field}.when")
+        except ValidationError as error:
+            wrong += [
+                RuleProblem(
+                    rule=name,
+                    field=".".join((field, *(str(part) for part in found["loc"]))),
+                    detail=found["msg"],
+                )
+                for found in error.errors()
+            ]
+        except Rejected as error:
+            allowed = "" if error.allowed is None else str(error.allowed)
+            where = error.field or field
+            wrong.append(RuleProblem(rule=name, field=where, detail=error.detail, allowed=allowed))
+        else:
+            sound.append(rule)
+    return sound, wrong
