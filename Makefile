@@ -24,7 +24,7 @@ unexport PYTHONHOME
 
 .PHONY: help setup models run test check format types docs bench-engine bench-ingest bench-loop \
 	bench-stop bench-audit bench-simulator bench-simulator-truth \
-	campaign counter-checks constraints clean distclean
+	bench-drift campaign counter-checks constraints clean distclean
 
 help: ## Show the commands
 	@awk 'BEGIN {FS = ":.*## "; print "make …"} \
@@ -114,6 +114,15 @@ bench-simulator-truth: $(READY) ## Predicted against real vLLM latencies (TRIMTA
 
 bench-ingest: $(READY) ## Events per second of ingest and features, beside the bare log and client
 	@$(PY) -m benchmarks.ingest $(ARGS)
+
+bench-deciding: $(READY) ## How long a learner's decision takes, and whether it replays
+	@$(PY) -m benchmarks.deciding $(ARGS)
+
+bench-tuning: $(READY) ## Tuning regret on measured engines (TRIMTAB_DATA=FOLDER has them)
+	@$(PY) -m benchmarks.tuning_regret $(ARGS)
+
+bench-drift: $(READY) ## Drift detectors on residuals and on raw latency: false alarms, delay
+	@$(PY) -m benchmarks.drift $(ARGS)
 
 campaign: $(READY) ## Hundreds of kill -9, then thousands of trials (ARGS="--only kills|races|judge")
 	@$(PY) -m benchmarks.campaigns $(ARGS)

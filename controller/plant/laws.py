@@ -17,7 +17,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from controller.plant.cycles import cycle_s
+from controller.plant.feasible import Feasibility, allowed
+from controller.plant.fingerprint import Fingerprint
 from controller.plant.law_case import LawCase, evidence, expected, reason
+from controller.plant.memory import Wall
 from controller.plant.settings import PlantSettings
 from controller.plant.step_curve import StepCurve, fit
 from controller.plant.step_forms import choose
@@ -102,6 +105,9 @@ def propose_law(
         return curve
     if len(ladder) < 2 or spec.capability in ("unsupported", "restart"):
         return f"{spec.name} can't be moved while the engine runs"
+    ladder = _within_memory(ladder, before.value, plant, model)
+    if len(ladder) < 2:
+        return "KV memory has room for one ladder value only"
     rho = plant.prefill_per_decode
     cap = cap_for_tpot(
         curve, limit_ms, prefill_per_decode=rho, ladder=ladder, safety=model.tpot_safety
@@ -184,6 +190,27 @@ def _usable(plant: PlantInput, model: PlantSettings) -> StepCurve | str:
     if not isinstance(curve, str) and curve.steps < model.min_steps:
         return f"{curve.steps} steps seen, fewer than the {model.min_steps} a proposal needs"
     return curve
+
+
+def _within_memory(
+    ladder: Sequence[int], now: int | None, plant: PlantInput, model: PlantSettings
+) -> tuple[int, ...]:
+    """The values that KV memory has room for; all of them where the engine announced no layout.
+
+    How far beyond tested values a law may go is for the guardrails and the trial.
+    """
+    if plant.kv is None:
+        return tuple(ladder)
+    case = Feasibility(
+        ladder=tuple(ladder),
+        now=now,
+        baseline=None,
+        tested=frozenset(ladder),
+        now_us=0,
+        wall=Wall.of(plant.kv, version=Fingerprint.read(plant.fingerprint).key),
+        context_tokens=plant.context_tokens,
+    )
+    return allowed(case, model)
 
 
 def _law(cap: int, top: int, limits: LawLimits) -> Law:

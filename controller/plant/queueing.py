@@ -189,11 +189,12 @@ def _beside_backlog(curve: StepCurve, cap: int, load: Load, step_s: float) -> Pr
 def _found(arrivals_per_s: float, rates: Array) -> Array:
     """π(0) … π(C − 1) and P(n ≥ C), in logarithms: the products span hundreds of decades."""
     if arrivals_per_s == 0:
-        return np.eye(len(rates) + 1)[0]
+        return np.append(1.0, np.zeros(len(rates)))
     logs = np.append(0.0, np.cumsum(math.log(arrivals_per_s) - np.log(rates)))
     logs[-1] -= math.log1p(-arrivals_per_s / float(rates[-1]))
     shares = np.exp(logs - logs.max())
-    return np.asarray(shares / shares.sum())
+    total: Array = shares / shares.sum()
+    return total
 
 
 def _extra_s(curve: StepCurve, load: Load, rho: float) -> float:

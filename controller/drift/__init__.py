@@ -1,0 +1,1 @@
+"""Drift: whether the engine still answers its context as it did, told from residuals by block."""
