@@ -23,7 +23,7 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 
 .PHONY: help setup models run test check format types docs bench-engine bench-ingest bench-loop \
-	bench-stop bench-audit bench-simulator bench-simulator-truth \
+	bench-stop bench-audit bench-simulator bench-simulator-truth bench-deciding bench-tuning \
 	bench-drift campaign counter-checks constraints clean distclean
 
 help: ## Show the commands

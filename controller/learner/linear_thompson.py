@@ -125,12 +125,11 @@ class LinearThompson(Struct, frozen=True, kw_only=True, tag=True):
         at_us: int,
     ) -> Array:
         """Rewards that might be true: one row a draw, one column an allowed action."""
-        actions = tuple([menu.actions[index] for index in allowed])
-        names, found = joint(context, actions)
+        names, found = joint(context, menu.actions)
         known = self.sums.posterior(names, at_us=at_us)
-        x = aligned(found, names, known.names)
+        x = aligned(found[list(allowed)], names, known.names)
         z = rng.standard_normal((self.draws, len(known.mean)))
-        expected = np.array([action.expected for action in actions])
+        expected = np.array([menu.actions[index].expected for index in allowed])
         drawn: Array = (expected + x @ known.mean) + z @ known.spread(x)
         return drawn
 

@@ -109,11 +109,10 @@ class LinUcb(Struct, frozen=True, kw_only=True, tag=True):
 
     def _scores(self, context: Context, menu: Menu, allowed: tuple[int, ...], at_us: int) -> Array:
         """The optimistic reward of each allowed action."""
-        actions = tuple([menu.actions[index] for index in allowed])
-        names, found = joint(context, actions)
+        names, found = joint(context, menu.actions)
         known = self.sums.posterior(names, at_us=at_us)
-        x = aligned(found, names, known.names)
-        expected = np.array([action.expected for action in actions])
+        x = aligned(found[list(allowed)], names, known.names)
+        expected = np.array([menu.actions[index].expected for index in allowed])
         scores: Array = (
             expected + x @ known.mean + self.alpha * np.sqrt((known.spread(x) ** 2).sum(axis=0))
         )

@@ -32,7 +32,7 @@ from signals.errors import Rejected
 
 Record = TypeVar("Record", bound=Struct)
 
-MAX_ARMS: Final = 16
+MAX_ARMS: Final = 64
 MAX_ACTIONS: Final = 1024
 MAX_CONTEXT: Final = 16
 MAX_REWARD: Final = 1000.0
