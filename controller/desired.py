@@ -187,13 +187,18 @@ def _emergencies(policies: Iterable[Policy]) -> list[Layer]:
 
 
 def _arm(trial: Trial, stamp: TrialStamp | None, now_us: int, skew_us: int) -> list[Layer]:
-    """The trial's layer where the candidate is in force, which ends by itself after its block."""
+    """The trial's layer where the candidate is in force, which ends by itself after its block.
+
+    Once that time is over it is not wished any more, though nobody could end the block yet: one of
+    its replicas is out of reach, or its telemetry is.
+    """
     unit = trial.units[-1]
-    if stamp is None or stamp.arm != "candidate" or unit.tripped:
-        return []
     began_us = unit.blocks[-1].began_us
     since_us = now_us if began_us is None else began_us - skew_us
     length_s = plan_in_force(trial, unit.index).block_s
+    expires_us = since_us + round((length_s + EXPIRY_GRACE_S) * 1e6)
+    if stamp is None or stamp.arm != "candidate" or unit.tripped or expires_us <= now_us:
+        return []
     return [
         Layer(
             knob=trial.plan.knob,
@@ -201,6 +206,6 @@ def _arm(trial: Trial, stamp: TrialStamp | None, now_us: int, skew_us: int) -> l
             setting=trial.plan.candidate,
             policy_id=trial.plan.policy_id,
             kind="arm",
-            expires_us=since_us + round((length_s + EXPIRY_GRACE_S) * 1e6),
+            expires_us=expires_us,
         )
     ]

@@ -21,7 +21,7 @@ from tests.cli.running import until
 from tests.loop.cases import WON
 from tests.loop.test_desired import policy as proposed
 from tests.loop.wired import DEADLINE_S, KEY, Plant
-from tests.loop.world import ADA
+from tests.loop.world import ADA, BOB
 
 
 @pytest.fixture
@@ -175,6 +175,25 @@ def pin(cap: int) -> OverrideRequest:
         reason="a test",
         expires_in_s=600.0,
     )
+
+
+def test_a_crossover_reaches_each_half_and_its_kill_reaches_all(tmp_path: Path) -> None:
+    """Over real HTTP: an arm each, one that takes no part, and one kill for all of them."""
+    with ExitStack() as stack:
+        engines = stack.enter_context(bare_engines("chat", 3, KEY))
+        urls, live = [url for _, url in engines], [one for one, _ in engines]
+        plant = stack.enter_context(closing(Plant(tmp_path, urls, live, routing="random")))
+        plant.must_all_have(8)
+        asked = plant.operations.propose("chat", "active_cap", Setting(value=16), "a test", by=ADA)
+        plant.operations.approve(asked.id, asked.shown_digest, by=BOB)
+        until(lambda: plant.tick() and _state(plant, asked.id) == "on_trial", "it began")
+        stamps = [actuator.read().trial for actuator in plant.actuators]
+        arms = [None if stamp is None else stamp.arm for stamp in stamps]
+        assert set(arms) == {"baseline", "candidate", None}
+        assert plant.caps() == [16 if arm == "candidate" else 8 for arm in arms]
+        plant.operations.kill("chat", "a test", by=ADA)
+        assert plant.caps() == [8, 8, 8]
+        assert [actuator.read().trial for actuator in plant.actuators] == [None] * 3
 
 
 def _acts(plant: Plant) -> list[str]:

@@ -39,9 +39,10 @@ class Plant:
         *,
         key: str = KEY,
         deadline_s: float = DEADLINE_S,
+        routing: str = "other",
     ) -> None:
         self.engines = tuple(engines)
-        self.declared: Declared = declared()
+        self.declared: Declared = declared(routing=routing)
         self.store: SqlStore = open_store(f"sqlite:///{folder / 'store.db'}")
         self.actuators = [HttpActuator(url, key, timeout_s=3.0) for url in urls]
         replicas = [
