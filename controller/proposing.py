@@ -10,6 +10,7 @@ from controller.limiting import guards_of, limits_of, risk_of
 from controller.plant import laws as plant
 from controller.rules.firing import Fired, fire
 from controller.rules.moves import moved
+from controller.rules.safety import against
 from controller.state import LOOP, Draft, Seen
 from controller.store.port import Decision
 from controller.trial.starting import around, baseline_below
@@ -122,6 +123,8 @@ def _of_rule(draft: Draft, seen: Seen, fired: Fired, specs: dict[str, KnobSpec])
         value = moved(move, now.value, _ladder(draft, spec))
         if value is None or value == now.value:
             continue
+        if fired.rule.emergency and _against(draft, knob, now.value, value):
+            continue
         found.append(
             Proposal(
                 target=draft.declared.name,
@@ -135,6 +138,12 @@ def _of_rule(draft: Draft, seen: Seen, fired: Fired, specs: dict[str, KnobSpec])
             )
         )
     return found
+
+
+def _against(draft: Draft, knob: str, before: int, after: int) -> bool:
+    """Whether an emergency, that acts first, would leave the direction declared safer."""
+    safer = draft.declared.target.knobs.of(knob).safer
+    return against(safer, before=before, after=after)
 
 
 def _of_plant(draft: Draft, seen: Seen, specs: dict[str, KnobSpec]) -> list[Proposal]:

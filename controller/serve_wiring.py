@@ -34,7 +34,7 @@ from controller.processes.first_start import bring_in_metrics
 from controller.processes.secret_files import read_secret
 from controller.rating import Rating, terms
 from controller.retention import retention_running
-from controller.rules.firing import compile_rules
+from controller.rule_loading import load_rules
 from controller.serve import TargetLoop
 from controller.serving import Identity, Loops, take_identity
 from controller.settings import Settings
@@ -188,7 +188,7 @@ def _declared(settings: Settings, name: str) -> Declared:
     return Declared(
         name=name,
         target=target,
-        rules=compile_rules(target.rules, intents=target.intents, metrics=settings.metrics),
+        rules=load_rules(target, settings.metrics),
         trial=settings.trial,
         guardrails=settings.guardrails,
         serve=settings.serve,

@@ -17,6 +17,7 @@ from controller.api.ports import Services
 from controller.api.problems import documented
 from controller.history.times import OR_AGO, moment
 from controller.rating import Rating, terms
+from controller.rule_loading import load_rules
 from controller.rule_tests import (
     NOT_EVALUATED,
     PastSettings,
@@ -25,7 +26,7 @@ from controller.rule_tests import (
     told,
     views_for,
 )
-from controller.rules.firing import Rules, compile_rules
+from controller.rules.firing import Rules
 from controller.rules.settings import RuleSettings
 from controller.state import Declared
 from signals.errors import Rejected
@@ -104,11 +105,7 @@ def _rules(services: Services, declared: Declared, body: RuleTestBody) -> Rules:
     """The rules asked about. Raises ``Rejected`` for one that is unknown or does not compile."""
     found = declared.rules
     if body.candidates is not None:
-        found = compile_rules(
-            body.candidates,
-            intents=declared.target.intents,
-            metrics=services.settings.metrics,
-        )
+        found = load_rules(declared.target, services.settings.metrics, declared=body.candidates)
     return _chosen(found, body.rules) if body.rules else found
 
 

@@ -12,7 +12,7 @@ from controller.cli.tables import table
 from controller.config.page import page
 from controller.config.tree import Leaf, leaves
 from controller.exporting import ExportForm
-from controller.rules.firing import compile_rules
+from controller.rule_loading import load_rules
 from controller.settings import Settings
 from signals.errors import Rejected
 
@@ -83,7 +83,7 @@ def _rules(settings: Settings, target: str) -> list[str]:
     """The rules' ids, once all of them compile. Raises ``Rejected`` with the target's path."""
     aim = settings.targets[target]
     try:
-        compile_rules(aim.rules, intents=aim.intents, metrics=settings.metrics)
+        load_rules(aim, settings.metrics)
     except Rejected as error:
         path = f"targets.{target}.{error.field}"
         raise Rejected(

@@ -120,7 +120,13 @@ def _looked(
 ) -> tuple[list[RuleSettings], list[RuleProblem]]:
     declared = settings.targets[target]
     raw = rules_in(read_tree(file), target)
-    return problems(raw, intents=declared.intents, metrics=settings.metrics)
+    return problems(
+        raw,
+        intents=declared.intents,
+        metrics=settings.metrics,
+        safer={name: one.safer for name, one in declared.knobs.declared.items()},
+        baseline=declared.baseline,
+    )
 
 
 def _sound(settings: Settings, file: Path, target: str) -> Sequence[RuleSettings]:

@@ -13,7 +13,9 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from controller.rules.conditions import Conditions, feature_names
+from controller.rules.safety import check_emergencies
 from controller.rules.settings import RuleSettings
+from policies.knobs import Safer
 from signals.errors import Rejected
 
 
@@ -51,7 +53,12 @@ def rules_in(tree: Mapping[str, Any], target: str) -> Sequence[Any]:
 
 
 def problems(
-    raw: Sequence[Any], *, intents: Collection[str], metrics: Collection[str]
+    raw: Sequence[Any],
+    *,
+    intents: Collection[str],
+    metrics: Collection[str],
+    safer: Mapping[str, Safer | None],
+    baseline: Mapping[str, int],
 ) -> tuple[list[RuleSettings], list[RuleProblem]]:
     """The rules that are sound, and every problem of the others: each rule is looked at."""
     conditions = Conditions(feature_names(intents, metrics))
@@ -65,6 +72,7 @@ def problems(
             if rule.id in {other.id for other in sound}:
                 raise Rejected(f"rule {rule.id} is declared twice", field=f"{field}.id")
             conditions.compile(rule.id, rule.when, field=f"{field}.when")
+            _check_safe(rule, field, safer, baseline)
         except ValidationError as error:
             wrong += [
                 RuleProblem(
@@ -81,3 +89,15 @@ def problems(
         else:
             sound.append(rule)
     return sound, wrong
+
+
+def _check_safe(
+    rule: RuleSettings, field: str, safer: Mapping[str, Safer | None], baseline: Mapping[str, int]
+) -> None:
+    """As ``check_emergencies``, for a rule in its place in the file."""
+    try:
+        check_emergencies([rule], safer=safer, baseline=baseline)
+    except Rejected as error:
+        raise Rejected(
+            error.detail, field=f"{field}.propose", value=error.value, allowed=error.allowed
+        ) from error

@@ -109,7 +109,7 @@ targets:
         slo: {{e2e_ms: {pace.batch_e2e_ms}, attainment: 0.90}}   # SAMPLE: short jobs
     knobs:
       default: observe
-      {KNOB}: {{ladder: [{ladder}]}}
+      {KNOB}: {{ladder: [{ladder}], safer: down}}
     rules:
       - {{id: slow, emergency: true, when: "live.attainment < 0.9", for: 20s,
          propose: {{{KNOB}: down}}}}

@@ -14,7 +14,13 @@ DOWN = {"active_cap": "down"}
 
 def looked(*raw: Any) -> tuple[list[str], list[tuple[str, str]]]:
     """Ids of sound rules, and (rule, words) of what is wrong."""
-    sound, wrong = problems(list(raw), intents=["live"], metrics=["thumbs"])
+    sound, wrong = problems(
+        list(raw),
+        intents=["live"],
+        metrics=["thumbs"],
+        safer={"active_cap": "down"},
+        baseline={"active_cap": 8},
+    )
     return [one.id for one in sound], [(one.rule, one.words()) for one in wrong]
 
 
