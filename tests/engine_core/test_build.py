@@ -45,6 +45,8 @@ def test_an_engine_is_built_calibrated_and_answers(loaded: Loaded) -> None:
     assert all(point.step_us > 0 for point in engine.curve)
     assert engine.fingerprint.startswith("smollm2-135m-instruct/b179c9523d0e/bf16-")
     assert engine.fingerprint.endswith(engine.numeric_class)
+    assert (engine.kv.blocks, engine.kv.block_tokens) == (64, 16)
+    assert (engine.kv.layers, engine.kv.kv_heads, engine.kv.head_dim) == (30, 3, 64)
     assert said
 
     engine.worker.start()

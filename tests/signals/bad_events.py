@@ -14,7 +14,7 @@ import msgspec
 
 from signals.events import MICROS, CurvePoint, IntentLoad, Record, StepMoments
 from tests.signals import making
-from tests.signals.making import T0_US, request_id
+from tests.signals.making import KV, T0_US, request_id
 from tests.signals.posted_events import (
     ATOM_US,
     ID,
@@ -56,6 +56,8 @@ LOST = IntentLoad(arrivals=-1)
 STARTED = making.started(5, T0_US)
 POINT = CurvePoint(decode=1, prefill=0, step_us=20_000)
 BACKWARDS = CurvePoint(decode=1, prefill=0, step_us=-1)
+NO_BLOCKS = msgspec.structs.replace(KV, blocks=0)
+TOO_DEEP = msgspec.structs.replace(KV, layers=2**40)
 SWARMED = msgspec.structs.replace(making.stamp(), policies=("p",) * 65)
 TWICE = msgspec.msgpack.encode([100, 1, 100, 1])
 FALLING = msgspec.msgpack.encode([200, 1, 100, 1])
@@ -222,6 +224,16 @@ JUDGED: Mapping[str, tuple[Bad, ...]] = {
         Bad(_replaced(SECOND, knobs=dict.fromkeys(MANY_LOADS, 1)), "data.knobs", "65 of them"),
         Bad(_replaced(STARTED, curve=(POINT,) * 1001), "data.curve", "1001 of them"),
         Bad(_replaced(STARTED, curve=(BACKWARDS,)), "data.curve[...].step_us", "no count"),
+        Bad(
+            _replaced(STARTED, kv=NO_BLOCKS),
+            "data.kv.blocks",
+            "no size",
+        ),
+        Bad(
+            _replaced(STARTED, kv=TOO_DEEP),
+            "data.kv.layers",
+            "no size",
+        ),
         Bad(_replaced(SECOND, stamp=SWARMED), "data.stamp.policies", "65 of them"),
         Bad(_replaced(SECOND, kv_blocks_used=-1), "data.kv_blocks_used", "no count"),
         Bad(_replaced(SECOND, stamp=making.stamp(digest=LONG)), "data.stamp.digest", "no name"),

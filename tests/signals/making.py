@@ -15,6 +15,7 @@ from signals.events import (
     CurvePoint,
     Finished,
     IntentLoad,
+    KvLayout,
     Record,
     Second,
     SeenStamp,
@@ -156,6 +157,9 @@ def second(seq: int, to_us: int, *, by: SeenStamp | None = None, **loads: Intent
     )
 
 
+KV = KvLayout(layers=30, kv_heads=3, head_dim=64, value_bits=16, block_tokens=16, blocks=100)
+
+
 def started(seq: int, at_us: int, *, by: SeenStamp | None = None) -> Started:
     return Started(
         seq=seq,
@@ -163,6 +167,7 @@ def started(seq: int, at_us: int, *, by: SeenStamp | None = None) -> Started:
         at_us=at_us,
         fingerprint="cpu",
         curve=(CurvePoint(decode=1, prefill=0, step_us=20_000),),
+        kv=KV,
     )
 
 

@@ -12,6 +12,7 @@ from signals.features.reader import SqliteFeatures
 from signals.features.sequences import Sequence
 from signals.features.windows import merge
 from tests.signals.making import (
+    KV,
     T0_US,
     Folding,
     arrived,
@@ -160,6 +161,7 @@ def test_between_two_incarnations_nothing_is_known_to_be_complete(
     assert flags == {0: False, 5: True, 10: True, 15: False}
     (engine,) = features.engines("chat")
     assert (engine.incarnation, engine.fingerprint, engine.curve) == ("b", "cpu", ((1, 0, 20_000),))
+    assert engine.kv == KV
 
 
 def test_an_engines_records_are_counted_once_however_often_they_are_posted(
