@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
-import numpy as np
+from numpy.random import SeedSequence, default_rng
 
 from engine.simulated.clock import SimClock
 from engine.simulated.faults import Fault, MemoryShrinks, Restart
@@ -59,8 +59,8 @@ class Fleet:
         self._router = router
         self._arrivals = arrivals
         self._next: Offered | None = next(arrivals, None)
-        coins, *seeds = np.random.SeedSequence(seed).generate_state(len(replicas) + 1)
-        self._rng = np.random.default_rng(int(coins))
+        coins, *seeds = SeedSequence(seed).generate_state(len(replicas) + 1)
+        self._rng = default_rng(int(coins))
         self._replicas = {
             name: Replica(name, target, spec, _of(faults, name), int(of_replica))
             for (name, spec), of_replica in zip(replicas.items(), seeds, strict=True)
@@ -168,8 +168,9 @@ class Fleet:
         if len(choice) == 1:
             return choice[0]
         if self._router == "least_loaded":
-            least = min(replica.load for replica in choice)
-            choice = [replica for replica in choice if replica.load == least]
+            loads = [replica.load for replica in choice]
+            least = min(loads)
+            choice = [one for one, load in zip(choice, loads, strict=True) if load == least]
         return choice[int(self._rng.random() * len(choice))]
 
     def _arrived(self, from_us: int, to_us: int) -> list[Visit]:

@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-import numpy as np
+from numpy.random import default_rng
 
 from engine.settings_in_force import EngineIdentity
 from engine.simulated.faults import (
@@ -54,7 +54,7 @@ class Replica:
         self.deaths: list[tuple[float, str]] = []
         self.seconds = Seconds(spec.second_us, 0.0)
         self._target = target
-        self._rng = np.random.default_rng(seed)
+        self._rng = default_rng(seed)
         self._faults = deque(sorted(faults, key=lambda one: one.at_us))
         self._refusals = [one for one in faults if isinstance(one, Refuses)]
         self._losses = [one for one in faults if isinstance(one, TelemetryLoss)]

@@ -68,7 +68,7 @@ class Scheduler:
     @property
     def waits(self) -> int:
         """Waiting requests of all classes, preempted ones included."""
-        return sum(map(len, self.waiting.values()))
+        return sum([len(line) for line in self.waiting.values()])
 
     @property
     def prefilling(self) -> bool:
