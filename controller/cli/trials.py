@@ -32,7 +32,7 @@ def one(
 ) -> None:
     """Show a trial: the frozen plan, each unit's d and E, the ruling."""
     with root_of(ctx).client() as client:
-        show(client.get(f"/v1/trials/{trial_id}"), as_json, _words)
+        show(client.get(f"/v1/trials/{trial_id}"), as_json, words)
 
 
 def progress(line: Any) -> str:
@@ -61,7 +61,8 @@ def _table(found: Any) -> str:
     return table(head, rows, none="no trials")
 
 
-def _words(trial: Any) -> str:
+def words(trial: Any) -> str:
+    """A trial in words: the frozen plan, a line for each unit, the ruling."""
     plan, ruling = trial["plan"], trial["ruling"]
     frozen = (
         f"frozen     α {plan['alpha']:g}, guards at {plan['guard_alpha']:g},"

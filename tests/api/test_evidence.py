@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from controller.audit.export import read
+from controller.cli.trials import words
 from controller.judge.eprocess import e_value
 from tests.api.plane import Plane
 
@@ -36,6 +38,28 @@ def test_a_trial_shows_its_plan_and_e_after_each_unit(tried: tuple[Plane, str]) 
         assert unit["e"][f"{plan['primary']}<0"] == pytest.approx(worse)
     listed = plane.get("/v1/trials?target=chat")["items"][0]
     assert (listed["id"], listed["units_judged"]) == (trial, len(done))
+
+
+def test_a_crossover_shows_its_design_its_halves_and_what_each_replica_should_have(
+    tmp_path: Path,
+) -> None:
+    plane = Plane(tmp_path, replicas=3, routing="random")
+    plane.world.run(3)
+    plane.approved(16)
+    plane.world.run(2)
+    found = plane.get("/v1/trials?target=chat")["items"][0]
+    assert found["design"] == "crossover"
+    shown = plane.get(f"/v1/trials/{found['id']}")
+    assert [len(half) for half in shown["plan"]["split"]] == [1, 1]
+    replicas = plane.get("/v1/targets/chat/settings")["replicas"]
+    arms = [None if one["trial"] is None else one["trial"]["arm"] for one in replicas]
+    assert sorted(map(str, arms)) == ["None", "baseline", "candidate"]
+    assert [one["differs"] for one in replicas] == [[], [], []], "each has what it should have"
+    told = words(shown.body)
+    assert "units of 1 block of" in told
+    for half in shown["plan"]["split"]:
+        assert f"{half[0]}\n" in told
+    plane.close()
 
 
 def test_the_rows_of_a_trial_are_exported_one_a_line(tried: tuple[Plane, str]) -> None:
