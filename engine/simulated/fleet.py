@@ -179,14 +179,14 @@ class Fleet:
 
     def _seen(self, replica: Replica) -> EngineSeen:
         skew_ms = replica.skew_us(self.now_us) / 1000
-        told = [one.to_us for one in replica.seconds.told if not replica.lost(one.to_us)]
+        told = (one.to_us for one in reversed(replica.seconds.told) if not replica.lost(one.to_us))
         return EngineSeen(
             target=self.target,
             replica=replica.name,
             incarnation=replica.incarnation,
             fingerprint=fingerprint(replica.spec),
             curve=curve(replica.spec),
-            last_us=told[-1] if told else 0,
+            last_us=next(told, 0),
             gaps=replica.gaps(self.now_us),
             dropped=0,
             clock=ClockReport(most_ahead_ms=max(0.0, skew_ms), least_delay_ms=max(0.0, -skew_ms)),

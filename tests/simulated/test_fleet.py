@@ -215,6 +215,17 @@ def test_step_moments_give_back_the_costs_of_a_step() -> None:
     assert time_us == pytest.approx(predicted, rel=1e-4)
 
 
+def test_noise_has_a_mean_of_one_and_the_spread_that_was_asked_for() -> None:
+    times = replace(SPEC.step_times, noise_sd=0.2)
+    one = fleet(chats(0.0, prompt=1, output=20_000), replace(SPEC, step_times=times))
+    one.run(400 * SECOND_US)
+    rows = [second.steps for second in one.seconds(-1, one.now_us)]
+    n, t, tt = (sum(getattr(steps, name) for steps in rows) for name in ("n", "t", "tt"))
+    mean_us = t / n
+    assert mean_us == pytest.approx(10_500, rel=0.01)
+    assert (tt / n - mean_us**2) ** 0.5 / mean_us == pytest.approx(0.2, rel=0.05)
+
+
 def test_what_is_forgotten_is_gone_and_the_rest_goes_on() -> None:
     one = fleet(mixed(4), SPEC)
     one.run(END_US)
