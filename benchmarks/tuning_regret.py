@@ -16,7 +16,7 @@ with the problem's median TPOT as the limit. ``--score throughput`` drops the li
 of each where the file gives no number. Tuners see the score's logarithm, less that of the first
 they tried; regret is 1 − score of the best named so far ÷ best there is.
 
-The first ``--initial`` configurations (4) are drawn by the same coin for every tuner, so up to there
+The first ``--initial`` configurations (4) are drawn by one coin for all tuners, so up to there
 regret is equal by construction. With ``--initial 1`` both bandits are worse than random at 2 and 3
 on this score: with one figure known, what might be best is what is least like it, and such
 configurations are often useless ones.

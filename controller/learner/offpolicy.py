@@ -7,8 +7,14 @@ logged propensities p, the target policy's probabilities π, rewards r and a rew
     DR = mean( Σ_b π(b)·q(b) + w·(r − q(a)) )
 
 IPS is unbiased where p is exact; SNIPS trades a little bias for much variance; DR is unbiased too,
-and as exact as q is good. The interval is Student's of the unit terms (SNIPS: of its linearised
-terms), with as many degrees of freedom as the effective sample is worth.
+and as exact as q is good.
+
+The interval is v ± (t + b). t is Student's reach of the unit terms (SNIPS: linearised), or of the
+means of 20 runs of consecutive units if that is wider: units beside each other are alike. b is for
+what an adaptive log has too few of: the weighted log should have the target's own mix of actions,
+and what it is off by, ``Σ_a |mean(w·[a chosen]) − π(a)|``, is multiplied by what an action can
+differ by (IPS: the value itself; else the deviation of reward about it). Without b the intervals of
+adaptive logs hold the truth in 70 to 90 of a hundred; ``make bench-deciding`` counts with it.
 
 Refused rather than guessed: *support* is the share of π's probability on actions that could have
 been logged; below 90 % the data says nothing about the rest. And with an effective sample
@@ -53,6 +59,7 @@ By = Literal["ips", "snips", "dr"]
 LEAST_SUPPORT: Final = 0.9
 LEAST_EFFECTIVE: Final = 10.0
 CONFIDENCE: Final = 0.95
+RUNS: Final = 20
 SUM_ERROR: Final = 1e-6
 
 
@@ -126,7 +133,8 @@ def estimate(units: Sequence[Unit], *, washout_s: float, by: By) -> Estimate:
             allowed=f">= {LEAST_EFFECTIVE:g}",
         )
     value, terms = _terms(counted, weights, by)
-    reach = _reach(terms, effective)
+    reach = max(_reach(terms, effective), _reach_of_runs(terms))
+    reach += _imbalance(counted, weights) * _apart(counted, weights, value, by)
     return Estimate(
         by=by,
         value=value,
@@ -161,6 +169,31 @@ def _reach(terms: Array, effective: float) -> float:
     """Half the interval's width: Student's t with as many degrees as the sample is worth."""
     error = float(terms.std(ddof=1)) / math.sqrt(len(terms))
     return float(stdtrit(effective - 1, (1 + CONFIDENCE) / 2)) * error
+
+
+def _reach_of_runs(terms: Array) -> float:
+    """The same from the means of consecutive units; 0 where there are too few for runs."""
+    length = len(terms) // RUNS
+    if length < 2:
+        return 0.0
+    means = terms[: RUNS * length].reshape(RUNS, length).mean(axis=1)
+    return _reach(means, RUNS)
+
+
+def _imbalance(units: Sequence[Unit], weights: Array) -> float:
+    """How far the weighted log's mix of actions is from the target's; 0 to about 2."""
+    mixes = np.array([unit.target for unit in units])
+    logged = np.zeros_like(mixes)
+    logged[np.arange(len(units)), [unit.chosen for unit in units]] = weights
+    return float(np.abs((logged - mixes).mean(axis=0)).sum())
+
+
+def _apart(units: Sequence[Unit], weights: Array, value: float, by: By) -> float:
+    """What one action can differ by from the rest, in reward."""
+    if by == "ips":
+        return abs(value)
+    off = np.array([unit.reward for unit in units]) - value
+    return math.sqrt(float((weights * off**2).sum() / weights.sum()))
 
 
 def _effective(weights: Array) -> float:

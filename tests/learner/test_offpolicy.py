@@ -48,6 +48,35 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(by: By) -> None:
     assert np.mean([one.value for one in found]) == pytest.approx(TRUTH, abs=0.015)
 
 
+def test_what_an_adaptive_log_has_too_few_of_widens_the_interval() -> None:
+    """Two logs of equal terms; one has the target's mix, the other has only its best action."""
+    mixed = [
+        Unit(
+            chosen=at % 2,
+            propensities=(0.5, 0.5),
+            target=(0.5, 0.5),
+            reward=0.5 + 0.1 * (at % 3),
+            span_s=60.0,
+            since_change_s=60.0,
+        )
+        for at in range(120)
+    ]
+    lopsided = [msgspec.structs.replace(unit, chosen=0) for unit in mixed]
+    fair, off = (estimate(units, washout_s=10, by="snips") for units in (mixed, lopsided))
+    assert fair.value == off.value
+    assert off.high - off.low > 2 * (fair.high - fair.low)
+
+
+def test_units_that_are_like_their_neighbours_widen_the_interval() -> None:
+    units = [
+        msgspec.structs.replace(unit, reward=float(at // 30 % 2))
+        for at, unit in enumerate(logged(8, 240))
+    ]
+    shuffled = [units[at] for at in np.random.default_rng(8).permutation(240)]
+    alike, apart = (estimate(found, washout_s=10, by="snips") for found in (units, shuffled))
+    assert alike.high - alike.low > 1.2 * (apart.high - apart.low)
+
+
 def test_a_model_of_reward_narrows_the_interval() -> None:
     units = logged(1)
     widths = {by: (e := estimate(units, washout_s=10, by=by)).high - e.low for by in KINDS}
