@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
+from controller.store.direct import all_sent, first_row, sent
 from controller.store.port import Act
 from controller.store.rows import Rows
 from controller.store.tables import audit_head, notes
@@ -70,7 +71,6 @@ OWNER_LOCKED: Final = OWNER.with_for_update(read=True)
 HEAD: Final = """SELECT size, at_us, (SELECT value FROM notes WHERE key = 'epoch') AS owner
     FROM audit_head"""
 HEAD_LOCKED: Final = select(audit_head.c.size, audit_head.c.at_us).with_for_update()
-COUNTED: Final = {"preserve_rowcount": True}
 MOVE_HEAD: Final = "UPDATE audit_head SET size = ?, at_us = ?"
 INSERT: Final = """INSERT INTO audit_entries
     (leaf_index, at_us, actor, action, subject, target, stored, leaf_hash)
@@ -180,9 +180,9 @@ class Appending(Rows):
         """The whole database is locked from the transaction's beginning."""
         head = self._locked_head()
         rows = list(_rows(kept, head))
-        self._connection.exec_driver_sql(INSERT, rows)
+        all_sent(self._connection, INSERT, rows)
         last = rows[-1]
-        self._connection.exec_driver_sql(MOVE_HEAD, (last.leaf_index + 1, last.at_us))
+        sent(self._connection, MOVE_HEAD, (last.leaf_index + 1, last.at_us))
         return head.size
 
     def _append_to_postgresql(self, kept: Sequence[Kept]) -> int:
@@ -203,16 +203,17 @@ class Appending(Rows):
         self.head = Head(rows[-1].leaf_index + 1, rows[-1].at_us)
         values |= {"to": self.head.size, "last_us": self.head.at_us}
         values |= {"size": head.size, "seen_us": head.at_us, "epoch": str(self._epoch)}
-        statement = appending[self._epoch is not None]
-        sent = self._connection.exec_driver_sql(statement, values, execution_options=COUNTED)
-        return sent.rowcount == len(rows)
+        return sent(self._connection, appending[self._epoch is not None], values) == len(rows)
 
     def _locked_head(self) -> Head:
         """The head as it is, and stays until the transaction ends. Raises ``Fenced``."""
         if self._connection.dialect.name == "sqlite":
-            for found in self._connection.exec_driver_sql(HEAD):
-                self._check(found.owner)
-                return Head(found.size, found.at_us)
+            found = first_row(self._connection, HEAD)
+            if found is None:
+                raise Broken("the audit's head row is gone")
+            size, at_us, owner = found
+            self._check(owner)
+            return Head(size, at_us)
         self._check_owner()
         for locked in self._connection.execute(HEAD_LOCKED):
             return Head(locked.size, locked.at_us)

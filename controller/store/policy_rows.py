@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from heapq import merge
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, bindparam, func, select, update
+from sqlalchemy import ColumnElement, func, select
 
 from controller.store.audit_rows import AuditRows
+from controller.store.direct import sent
 from controller.store.port import PolicyFilter
 from controller.store.rows import bounded, content, decoded, encoded, sifted, written
 from controller.store.tables import policies
@@ -29,11 +31,22 @@ ENTRY_KEYS: Final = frozenset({"before", "after", "rev", "content", "changes", "
 PROBED: Final = 1000
 """Policies of one filter that are counted to see which leads."""
 
-SET_IF_REV: Final = update(policies).where(
-    policies.c.id == bindparam("id_"), policies.c.rev == bindparam("rev_")
-)
-SET_IF_SAME: Final = SET_IF_REV.where(policies.c.body == bindparam("body_"))
-"""A body may also be the same record as an older program wrote it; then the revision decides."""
+
+@cache
+def _setting(names: tuple[str, ...], style: str, *, same: bool) -> str:
+    """Set these columns of one policy, at its revision; ``same``: and only where its body is it.
+
+    A body may also be the same record as an older program wrote it; then the revision decides.
+    """
+    given = {name: style.format(name) for name in (*names, "id_", "rev_", "body_")}
+    setting = ", ".join(f"{name} = {given[name]}" for name in names)
+    found = f"id = {given['id_']} AND rev = {given['rev_']}"
+    also = f" AND body = {given['body_']}" if same else ""
+    return f"UPDATE policies SET {setting} WHERE {found}{also}"
+
+
+STYLES: Final = {"sqlite": ":{}", "postgresql": "%({})s"}
+"""How a driver's statements name their values."""
 
 
 class PolicyRows(AuditRows):
@@ -63,9 +76,10 @@ class PolicyRows(AuditRows):
         lead = self._leading(given)
         if lead != "state":
             return self._bodies([*bounds, *_filters(given, lead)], limit)
-        given = {"target": tuple(self._targets()), **given}
+        if target is None:
+            given |= {"target": tuple(self._targets())}
         if FINAL.isdisjoint(given["state"]):  # Few at a time: policies pile up in final ones alone.
-            return self._bodies([*bounds, *_filters(given, lead)], limit)
+            return self._bodies([*bounds, *_filters(given, lead)], limit, few=True)
         found = [
             self._ids(
                 [*bounds, *_filters({**given, "target": (at,), "state": (state,)}, lead)], limit
@@ -105,8 +119,15 @@ class PolicyRows(AuditRows):
         query = select(policies.c.id).where(*where).order_by(policies.c.id.desc()).limit(limit)
         return list(self._connection.execute(query).scalars())
 
-    def _bodies(self, where: Iterable[ColumnElement[bool]], limit: int) -> list[Policy]:
-        query = select(policies.c.body).where(*where).order_by(policies.c.id.desc()).limit(limit)
+    def _bodies(
+        self, where: Iterable[ColumnElement[bool]], limit: int, *, few: bool = False
+    ) -> list[Policy]:
+        """``few``: what meets the filters is sorted.
+
+        Else SQLite may walk an index that is in order already, through all that a target ever had.
+        """
+        by = sifted(policies.c.id) if few else policies.c.id
+        query = select(policies.c.body).where(*where).order_by(by.desc()).limit(limit)
         return [decoded(body, Policy) for body in self._connection.execute(query).scalars()]
 
     def add_policy(self, policy: Policy) -> Policy:
@@ -188,11 +209,13 @@ class PolicyRows(AuditRows):
     ) -> None:
         """Compare the whole record and set it; only where that fails is it read, to say why."""
         row = _changed(before, moved)
-        row |= {"id_": before.id, "rev_": before.rev, "body_": written(before)}
-        connection = self._for_writing()
-        if connection.execute(SET_IF_SAME, row).rowcount != 1:
+        names, connection = tuple(row), self._for_writing()
+        style = STYLES[connection.dialect.name]
+        seen = {"id_": before.id, "rev_": before.rev}
+        given = {**row, **seen, "body_": written(before)}
+        if sent(connection, _setting(names, style, same=True), given) != 1:
             self._unchanged(before)
-            if connection.execute(SET_IF_REV, row).rowcount != 1:
+            if sent(connection, _setting(names, style, same=False), {**row, **seen}) != 1:
                 raise _lost(self.policy(before.id), before)
         self._record(
             at_us=at_us,

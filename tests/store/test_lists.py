@@ -17,7 +17,7 @@ from controller.store import history_rows, policy_rows
 from controller.store.past_port import AuditLine
 from controller.store.port import AuditQuery, PolicyFilter, Tx
 from controller.store.sql import SqlStore, open_store
-from policies.lifecycle import State
+from policies.lifecycle import LAYERED, State
 from policies.policy import Origin, OriginKind, Policy
 from signals.errors import Rejected
 from tests.store.samples import NOW_US, stored_in
@@ -220,6 +220,20 @@ def test_no_list_reads_or_sorts_a_whole_table(path: Path) -> None:
                 continue
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", given)]
             assert not [step for step in plan if _whole(step, statement)], (statement, plan)
+
+
+def test_live_policies_are_found_by_their_state_and_not_among_all_that_a_target_ever_had(
+    path: Path,
+) -> None:
+    with closing(open_store(path)) as store:
+        live = stored_in(store, "kept")
+        with statements() as sent, store.read() as tx:
+            found = tx.policies(target=live.target, states=sorted(LAYERED))
+    assert found == [live]
+    (statement, given) = next(one for one in sent if "policies.body" in one[0])
+    with closing(sqlite3.connect(path)) as connection:
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", given)]
+    assert "ix_policies_target_state_id (target=? AND state=?)" in plan[0], plan
 
 
 def _whole(step: str, statement: str) -> bool:
