@@ -3,9 +3,9 @@
 Paths of a simulated engine (``queue_model``) whose load wanders for minutes at a time. A figure per
 30 s block: the mean log TTFT of the chats that arrived in it. Nothing changes on the first paths:
 every alarm is false. On the others each step takes 10 or 20 % longer from the second hour on. The
-same detectors, with the same settings, look at the latency itself (standardised by its own running mean
-and deviation) and at the residual given the context (arrivals of this block and the one before).
-The last line is one JSON object.
+same detectors, with the same settings, look at the latency itself (standardised by its own running
+mean and deviation) and at the residual given the context (arrivals of this block and the one
+before). The last line is one JSON object.
 """
 
 from __future__ import annotations
