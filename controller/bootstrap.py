@@ -11,6 +11,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import psutil
 
@@ -111,11 +112,14 @@ def feature_rules(settings: Settings) -> Iterator[FeatureRules]:
         )
 
 
-def run_serve(settings: Settings, stop: threading.Event) -> None:
-    """The loop of each target, and the control plane."""
+def run_serve(settings: Settings, stop: threading.Event, *, config: Path | None = None) -> None:
+    """The loop of each target, and the control plane. ``config``: the file whose rules it follows;
+
+    None: ``trimtab.yaml`` in the working directory, if it is there.
+    """
     from controller.serve_wiring import serve
 
-    serve(settings, stop)
+    serve(settings, stop, config)
 
 
 def store_address(settings: Settings) -> StoreAddress:

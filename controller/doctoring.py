@@ -68,12 +68,14 @@ class Seen(Struct, frozen=True, kw_only=True):
     rates: Mapping[str, Mapping[str, Mapping[str, Any]]]
     producers: Sequence[Mapping[str, Any]] | None = None
     bus: Mapping[str, Any] | None = None
+    rules: Mapping[str, Any] | None = None
 
 
 def examine(seen: Seen) -> list[Finding]:
     """Every finding, the worst first."""
     found = [
         *_bus(seen),
+        *_rules(seen),
         *(finding for name in seen.targets for finding in _target(name, seen)),
         *(finding for one in seen.producers or () for finding in _producer(one, seen)),
     ]
@@ -84,6 +86,22 @@ def exit_code(findings: Iterable[Finding]) -> int:
     """0 all is fine, 1 somebody should look, 2 something fails."""
     levels = {finding.level for finding in findings}
     return 2 if "FAIL" in levels else int("WARN" in levels)
+
+
+def _rules(seen: Seen) -> Iterator[Finding]:
+    """The file that declares rules, if it is not what is in force."""
+    told = seen.rules or {}
+    if told.get("problem"):
+        yield Finding(
+            level="FAIL",
+            about="rules",
+            what=f"the file is refused, the old rules stay: {told['problem']}",
+            advice="trimtab rules check FILE; saved again, it is followed",
+        )
+    if told.get("restart"):
+        few = ", ".join(told["restart"][:3])
+        what = f"{len(told['restart'])} settings of the file wait for a restart: {few}"
+        yield Finding(level="WARN", about="rules", what=what, advice="restart serve")
 
 
 def _target(name: str, seen: Seen) -> Iterator[Finding]:

@@ -26,7 +26,8 @@ from controller.following import MANY, follow_latch, follows
 from controller.latch import Changes, Latched, standing
 from controller.looking import Looker
 from controller.past import ReplicaPast, due
-from controller.rules.firing import Timers
+from controller.rules.firing import Rules, Timers
+from controller.rules.swapping import carried
 from controller.state import LOOP, Declared, LastRead, LoopState, Seen, Step
 from controller.store.port import Store, Tx
 from controller.wishes import Lower
@@ -66,6 +67,7 @@ class TargetLoop:
         self._entropy = entropy
         self.lower: Lower | None = None
         self._timers = Timers()
+        self._next_rules: Rules | None = None
         self._last_reads: Mapping[str, LastRead] = {}
         self._told: frozenset[str] = frozenset()
         self._past: Mapping[str, ReplicaPast] = {}
@@ -81,6 +83,16 @@ class TargetLoop:
     def wake(self) -> None:
         """Make the loop look at once."""
         self._wake.set()
+
+    @property
+    def timers(self) -> Timers:
+        """How the rules stood at the last step."""
+        return self._timers
+
+    def swap(self, rules: Rules) -> None:
+        """Go by other rules from the next step on; unchanged conditions keep their timers."""
+        self._next_rules = rules
+        self.wake()
 
     def stop(self) -> None:
         """Ask ``run`` to return."""
@@ -109,6 +121,7 @@ class TargetLoop:
 
     def tick(self) -> bool:
         """One step. Answers whether the engine was changed, so that reading back can't wait."""
+        self._take_rules()
         now_us = self._clock()
         changes = self._fleet.latch.changes(self._declared.name)
         self._record_acts()
@@ -124,6 +137,14 @@ class TargetLoop:
         self._past = step.past
         self.steps += 1
         return self._act(step, seen, standing(changes), now_us)
+
+    def _take_rules(self) -> None:
+        rules, self._next_rules = self._next_rules, None
+        if rules is None:
+            return
+        self._timers = carried(self._timers, self._declared.rules, rules)
+        self._declared = msgspec.structs.replace(self._declared, rules=rules)
+        self._loaded = None
 
     def _record_acts(self) -> None:
         """Put acts that the store could not hear of into the audit."""

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 from controller.api.app import make_app
 from controller.api.ports import Services
@@ -35,6 +36,7 @@ from controller.processes.secret_files import read_secret
 from controller.rating import Rating, terms
 from controller.retention import retention_running
 from controller.rule_loading import load_rules
+from controller.rule_reload import RuleFile
 from controller.serve import TargetLoop
 from controller.serving import Identity, Loops, take_identity
 from controller.settings import Settings
@@ -49,7 +51,7 @@ from signals.bus.port import Consumed
 from signals.features.partitioned import PartitionedFeatures
 
 
-def serve(settings: Settings, stop: threading.Event) -> None:
+def serve(settings: Settings, stop: threading.Event, config: Path | None = None) -> None:
     """One serve process's life.
 
     Raises ``Broken`` when a loop fails, ``Unavailable``, ``Fenced`` when a newer serve took over.
@@ -66,7 +68,7 @@ def serve(settings: Settings, stop: threading.Event) -> None:
         store.at_hand = Archives(settings.audit.archive_dir or layout.archives).stored
         bring_in_metrics(settings, store)
         try:
-            _serve(settings, layout, ExpectingStore(store), features, identity, stop)
+            _serve(settings, layout, ExpectingStore(store), features, identity, stop, config)
         finally:
             store.check()
 
@@ -78,6 +80,7 @@ def _serve(
     features: PartitionedFeatures,
     identity: Identity,
     stop: threading.Event,
+    config: Path | None,
 ) -> None:
     declared = {name: _declared(settings, name) for name in settings.targets}
     with store.write() as tx:
@@ -95,6 +98,9 @@ def _serve(
         loops = _loops(settings, declared, store, fleet, features, identity)
         feedback = FeedbackOperations(
             store, commands, inspection, tuple(settings.targets), clock=wall_us
+        )
+        rules = RuleFile(
+            config, settings, declared, store, env=os.environ, swap=loops.swap, clock=wall_us
         )
         services = Services(
             settings=settings,
@@ -119,9 +125,11 @@ def _serve(
             fleet=fleet,
             audit=audit,
             clock=wall_us,
+            rules=rules,
         )
         with (
             loops.running(stop),
+            rules.followed(stop),
             publishing(audit, stop),
             webhooks_running(settings, store, stop, clock=wall_us),
             retention_running(store, settings.privacy, clock=wall_us),

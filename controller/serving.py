@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
+from controller.rules.firing import Rules, Timers
 from controller.serve import TargetLoop
 from controller.store.port import Store
 from controller.wishes import Lower
@@ -61,6 +62,15 @@ class Loops:
         """What a target's loop read last of its layers; None: nothing yet."""
         loop = self._loops.get(target)
         return None if loop is None else loop.lower
+
+    def timers(self, target: str) -> Timers:
+        """How a target's rules stood at its loop's last step."""
+        loop = self._loops.get(target)
+        return Timers() if loop is None else loop.timers
+
+    def swap(self, target: str, rules: Rules) -> None:
+        """Let a target's loop go by other rules."""
+        self._loops[target].swap(rules)
 
     def ready(self) -> str | None:
         """Why the loops are not at work; None when they are."""

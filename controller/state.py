@@ -41,7 +41,7 @@ BREAK_GLASS = "break-glass."
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """What files say, for one target. Changes only with a restart."""
+    """What files say, for one target. Only its rules change without a restart."""
 
     name: str
     target: TargetSettings

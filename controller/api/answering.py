@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from controller.api import shown
 from controller.api.access import Route
+from controller.api.rule_standing import RulesShown
 from controller.api.shown import Items, Page
 from controller.command_log import CommandSeen
 from controller.considering import Evaluation
@@ -93,7 +94,7 @@ TARGETS: Final[dict[Route, Any]] = {
     ("DELETE", "/v1/overrides/{override_id}"): shown.OverrideShown,
     ("PATCH", "/v1/targets/{target}/knobs/{knob}"): shown.ModeShown,
     ("GET", "/v1/intents"): Items[shown.IntentShown],
-    ("GET", "/v1/rules"): Items[shown.RuleShown],
+    ("GET", "/v1/rules"): RulesShown,
     ("POST", "/v1/rules/test"): RuleTest,
 }
 

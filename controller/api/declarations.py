@@ -1,4 +1,4 @@
-"""What files declare, read-only here: intents, rules."""
+"""What files declare, read-only here: intents; and what was decided."""
 
 from __future__ import annotations
 
@@ -24,18 +24,6 @@ def intents(services: Wired, target: str | None = None) -> Response:
         {"target": name, "name": intent, **settings.model_dump(by_alias=True)}
         for name in names
         for intent, settings in declared(services, name).intents.items()
-    ]
-    return Answer({"items": found})
-
-
-@router.get("/rules", responses=documented(404, 422))
-def rules(services: Wired, target: str | None = None) -> Response:
-    """Every declared rule, in the file's words."""
-    names = [target] if target is not None else list(services.settings.targets)
-    found = [
-        {"target": name, **rule.model_dump(by_alias=True)}
-        for name in names
-        for rule in declared(services, name).rules
     ]
     return Answer({"items": found})
 

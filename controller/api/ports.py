@@ -15,6 +15,7 @@ from controller.fleet import Fleet
 from controller.inspection import Inspection
 from controller.keys import Authenticator
 from controller.operations import Operations
+from controller.rules.firing import Timers
 from controller.settings import Settings
 from controller.store.address import StoreAddress
 from controller.store.port import Store
@@ -27,6 +28,21 @@ class Loop(Protocol):
 
     def ready(self) -> str | None:
         """None when the loop is doing its work; else why it is not, in a few words."""
+
+    def timers(self, target: str) -> Timers:
+        """How a target's rules stood at its last step."""
+
+
+class FollowedFile(Protocol):
+    """The file whose rules are followed."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why the file as it is now is not in force; None: it is."""
+
+    @property
+    def restart(self) -> tuple[str, ...]:
+        """Its settings, beside rules, that need a restart."""
 
 
 class Services(Struct, frozen=True, kw_only=True):
@@ -49,3 +65,4 @@ class Services(Struct, frozen=True, kw_only=True):
     fleet: Fleet
     audit: AuditDesk
     clock: Callable[[], int]
+    rules: FollowedFile | None = None

@@ -1,4 +1,4 @@
-"""``/v1/rules/test``: what rules would have done, declared ones or ones not in force."""
+"""``/v1/rules``: how rules stand, and what they would have done."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from controller.api.bodies import Body
 from controller.api.past_views import read_backs
 from controller.api.ports import Services
 from controller.api.problems import documented
+from controller.api.rule_standing import RulesShown, standing
 from controller.history.times import OR_AGO, moment
 from controller.rating import Rating, terms
 from controller.rule_loading import load_rules
@@ -51,6 +52,23 @@ class RuleTestBody(Body):
     )
     from_: Annotated[str, Field(alias="from", max_length=40, description=OR_AGO)] = "1h"
     to: Annotated[str, Field(max_length=40, description=OR_AGO)] = "now"
+
+
+@router.get("/rules", responses=documented(404, 422))
+def listed(services: Wired, target: str | None = None) -> Response:
+    """Every rule in force: what it reads, its last answer and since when, when it fired last.
+
+    ``problem`` says why the configuration file as it is now is not in force.
+    """
+    names = [target] if target is not None else list(services.settings.targets)
+    file = services.rules
+    return Answer(
+        RulesShown(
+            items=[one for name in names for one in standing(services, name)],
+            problem=None if file is None else file.problem,
+            restart=[] if file is None else list(file.restart),
+        )
+    )
 
 
 @router.post("/rules/test", responses=documented(404, 422))

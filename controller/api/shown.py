@@ -285,14 +285,6 @@ class IntentShown(Struct, frozen=True, kw_only=True, rename={"class_": "class"})
     slo: dict[str, Any]
 
 
-class RuleShown(Struct, frozen=True, kw_only=True):
-    """A declared rule, in the file's words."""
-
-    target: str
-    id: str
-    when: str
-
-
 class MetricShown(Struct, frozen=True, kw_only=True):
     """A metric's version, its definition beside it."""
 

@@ -106,6 +106,7 @@ def _look(client: Client, target: str | None, unseen: list[str]) -> Seen:
         rates={name: one["rates"]["target"] for name, one in rates.items() if one is not None},
         producers=None if producers is None else producers["items"],
         bus=ask("the bus", partial(client.get, "/v1/bus")),
+        rules=ask("rules", partial(client.get, "/v1/rules", target=names[0])) if names else None,
     )
 
 

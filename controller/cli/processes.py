@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -103,7 +104,8 @@ def serve(ctx: typer.Context) -> None:
     """Run the loop and the control plane alone."""
     from controller.bootstrap import run_serve
 
-    _stage(root_of(ctx), run_serve)
+    root = root_of(ctx)
+    _stage(root, partial(run_serve, config=root.config))
 
 
 def init(ctx: typer.Context, as_json: Json = False) -> None:

@@ -32,6 +32,18 @@ SHOWN = 20
 """Firings of a rule that a table shows; --json has them all."""
 
 
+@app.command("list")
+def listed(ctx: typer.Context, target: Target = None, as_json: Json = False) -> None:
+    """Show each rule in force: what it reads, its last answer and since when, its cooldown.
+
+    \b
+    trimtab rules list
+    trimtab rules list --target chat --json
+    """
+    with root_of(ctx).client() as client:
+        show(client.get("/v1/rules", target=target), as_json, _standing)
+
+
 @app.command()
 def test(
     ctx: typer.Context,
@@ -165,6 +177,31 @@ def _checks(found: Any) -> str:
             + (f" (allowed: {wrong['allowed']})" if wrong["allowed"] else "")
             for wrong in one["problems"]
         ]
+    return "\n".join(told)
+
+
+def _standing(found: Any) -> str:
+    rows = [
+        (
+            one["target"],
+            one["id"],
+            one["when"],
+            one["for"],
+            "emergency" if one["emergency"] else "proposes",
+            ", ".join(f"{knob}: {move}" for knob, move in one["propose"].items()),
+            one["truth"] or "not looked at",
+            when(one["since_us"]),
+            when(one["fired_us"]),
+            one["not_applicable"] or "-",
+        )
+        for one in found["items"]
+    ]
+    head = ["target", "rule", "when", "for", "kind", "moves", "is", "since", "fired", "can't act"]
+    told = [table(head, rows, none="no rules")]
+    if found["problem"] is not None:
+        told.append(f"!! the file is refused, these rules stay: {found['problem']}")
+    if found["restart"]:
+        told.append(f"a restart is needed for: {', '.join(found['restart'])}")
     return "\n".join(told)
 
 

@@ -34,6 +34,13 @@ class ServeSettings(Section):
         ge=1,
         le=3600,
     )
+    rules_poll_ms: int = setting(
+        1000,
+        unit="ms",
+        reason="the configuration file is read this often for other rules",
+        ge=100,
+        le=600_000,
+    )
     actuator_timeout_ms: int = setting(
         2000,
         unit="ms",

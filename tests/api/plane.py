@@ -21,6 +21,7 @@ from controller.inspection import Inspection
 from controller.keys import Authenticator, KeyRequest, Tokens
 from controller.layout import Layout
 from controller.processes.first_start import bring_in_metrics
+from controller.rules.firing import Timers
 from controller.settings import Settings
 from controller.store.port import ROLES, Role
 from signals.pseudonyms import Pseudonyms
@@ -35,9 +36,13 @@ class Working:
 
     def __init__(self) -> None:
         self.why_not: str | None = None
+        self.now = Timers()
 
     def ready(self) -> str | None:
         return self.why_not
+
+    def timers(self, target: str) -> Timers:
+        return self.now
 
 
 class Answered:

@@ -109,7 +109,7 @@ def test_declarations_are_shown_as_declared(plane: Plane) -> None:
     assert intents["batch"]["slo"]["e2e_ms"] == 2000
     metrics = {one["name"]: one for one in plane.get("/v1/metric-definitions")["items"]}
     assert (metrics["thumbs"]["low"], metrics["edited_resend"]["direction"]) == (-1.0, "down")
-    assert plane.get("/v1/rules").body == {"items": []}
+    assert plane.get("/v1/rules").body == {"items": [], "problem": None, "restart": []}
     assert plane.get("/v1/dead-letters").body == {"items": [], "next": None, "counts": {}}
 
 
