@@ -147,9 +147,8 @@ class PacedEngine:
 
     def _load(self) -> Load:
         lines = self._lines
-        waiting = (visit.intent for line in lines.waiting.values() for visit in line)
         return Load(
-            waiting=dict(Counter(waiting)),
+            waiting=dict(lines.waits_of),
             running=dict(Counter(visit.intent for visit in lines.running.values())),
             kv_blocks_used=lines.used,
             kv_blocks_total=lines.capacity,

@@ -156,7 +156,8 @@ class Replica:
                 self._take_step(limits.step_token_budget)
             else:
                 self.at_us = max(self._horizon_us(until_us), self.at_us + 1.0)
-        self._take_in()
+        if self._inbox:
+            self._take_in()
 
     # -- steps ---------------------------------------------------------------------------------
 

@@ -46,13 +46,15 @@ class Step(Struct, frozen=True):
 
 
 class Scheduler:
-    """See the module. ``used`` counts KV blocks of running sequences and of the cache."""
+    """See the module. ``used`` counts KV blocks of running sequences and of the cache; ``waits_of``
+    the waiting and ``decoding`` the decoding sequences of each intent."""
 
     def __init__(self, *, capacity: int, block_tokens: int, cache: PrefixCache | None) -> None:
         self.capacity = self.memory = capacity
         self.cache = cache
         self.waiting: dict[Class, deque[Visit]] = {name: deque() for name in CLASSES}
         self.running: dict[int, Visit] = {}
+        self.waits_of: Counter[str] = Counter()
         self.decoding: dict[str, int] = {}
         self.decodes = self.context = self.used = self.steps = self.preempted = 0
         self._block_tokens = block_tokens
@@ -88,6 +90,7 @@ class Scheduler:
     def enqueue(self, visit: Visit) -> None:
         """Put a new request behind its class."""
         self.waiting[visit.offered.class_].append(visit)
+        self.waits_of[visit.intent] += 1
 
     def trim(self) -> None:
         """Let go of what the cache keeps beyond its retention."""
@@ -103,7 +106,7 @@ class Scheduler:
             while line and len(self.running) < cap:
                 if not self._start(line[0], at_us):
                     return
-                line.popleft()
+                self.waits_of[line.popleft().intent] -= 1
 
     # -- a run of equal steps ------------------------------------------------------------------
 
@@ -316,6 +319,7 @@ class Scheduler:
         visit.preemptions += 1
         self.preempted += 1
         self.waiting[visit.offered.class_].appendleft(visit)
+        self.waits_of[visit.intent] += 1
 
     # -- more decode than the budget serves ----------------------------------------------------
 

@@ -95,10 +95,17 @@ class Seconds:
 
     def step(self, decode: int, prefill: int, took_us: float, decoding: Mapping[str, int]) -> None:
         """Count one step; the tokens of prompts that it completed are told by ``drew``."""
-        b, f, t = decode, prefill, took_us
         sums = self._sums
-        for index, term in enumerate((1, b, f, t, b * b, b * f, f * f, b * t, f * t, t * t)):
-            sums[index] += term
+        sums[0] += 1
+        sums[1] += decode
+        sums[2] += prefill
+        sums[3] += took_us
+        sums[4] += decode * decode
+        sums[5] += decode * prefill
+        sums[6] += prefill * prefill
+        sums[7] += decode * took_us
+        sums[8] += prefill * took_us
+        sums[9] += took_us * took_us
         self._draw(decoding, 1)
 
     def drew(self, intent: str) -> None:
@@ -112,7 +119,7 @@ class Seconds:
         if round(at_us) <= self.from_us:
             return False
         idle = not lines.running and not lines.waits
-        waiting = Counter(one.intent for line in lines.waiting.values() for one in line)
+        waiting = NOTHING if idle else dict(lines.waits_of)
         running = NOTHING if idle else Counter(one.intent for one in lines.running.values())
         lookups, hits = (lines.cache.lookups, lines.cache.hits) if lines.cache else (0, 0)
         self.told.append(
