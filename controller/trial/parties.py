@@ -45,16 +45,20 @@ def lacking(trial: Trial, seen: Seen) -> list[str]:
 def lost(draft: Draft, trial: Trial, seen: Seen) -> str | None:
     """Why a crossover can't go on: a replica of the split has not answered for too long.
 
-    The time counts from its last answer, or from when the block was first wished for: before that
-    perhaps nobody asked it.
+    The time counts from its last answer; from the block's end, as long as which a death in it would
+    be put down to it; and from when the block was first wished for: before that perhaps nobody
+    asked.
     """
     block = blocks.open_block(trial)
     if block is None or trial.plan.design == "switchback":
         return None
+    floor_us = block.opened_us
+    if block.began_us is not None:
+        floor_us = max(floor_us, blocks.ends_us(trial, block) - seen.skew_us)
     for name, shown in zip(trial.plan.members, shown_by(trial.plan, seen), strict=True):
         past = draft.past.get(name)
         answered_us = 0 if past is None else past.read_us - seen.skew_us
-        away_s = (draft.now_us - max(block.opened_us, answered_us)) / MICROS
-        if shown is None and away_s >= LOST_AFTER_S:
-            return f"replica {name} of the frozen split has not answered for {away_s:.0f} s"
+        waited_s = (draft.now_us - max(floor_us, answered_us)) / MICROS
+        if shown is None and waited_s >= LOST_AFTER_S:
+            return f"replica {name} of the frozen split does not answer any more"
     return None

@@ -189,14 +189,16 @@ def test_a_replica_that_refuses_its_arm_ends_the_trial_as_a_failed_read_back(
     assert caps(world) == [8, 8]
 
 
-def test_a_replica_that_is_gone_for_a_minute_ends_the_trial_undecided(tmp_path: Path) -> None:
+def test_a_replica_that_is_gone_a_minute_after_its_block_ends_the_trial_undecided(
+    tmp_path: Path,
+) -> None:
     world = crossing(tmp_path)
     policy = running(world)
     away, here = world.engines[1], world.engines[0]
     away.reachable = False
-    world.run(50)
+    world.run(65)
     assert world.policy(policy.id).state == "on_trial", "it may come back"
-    world.run(15)
+    world.run(6)
     undone = world.policy(policy.id)
     assert (undone.state, undone.verdict) == ("reverted", "INCONCLUSIVE")
     assert "r1 of the frozen split" in (undone.cause or "")
