@@ -24,7 +24,7 @@ unexport PYTHONHOME
 
 .PHONY: help setup models run test check format types docs bench-engine bench-ingest bench-loop \
 	bench-stop bench-audit bench-simulator bench-simulator-truth bench-deciding bench-tuning \
-	bench-drift campaign counter-checks constraints clean distclean
+	bench-drift bench-judge campaign counter-checks constraints clean distclean
 
 help: ## Show the commands
 	@awk 'BEGIN {FS = ":.*## "; print "make …"} \
@@ -102,6 +102,9 @@ bench-loop: models ## Signal to feature, and guard to applied, in milliseconds
 
 bench-stop: models ## Hold and kill to read-back, in milliseconds, with parts of it broken
 	@$(PY) -m benchmarks.stopping $(ARGS)
+
+bench-judge: $(READY) ## How often the judge is wrong, and how soon it is right (TRIMTAB_DATA: Azure)
+	@$(PY) -m benchmarks.judging $(ARGS)
 
 bench-audit: $(READY) ## Policy transitions, verification, questions about a long past
 	@$(PY) -m benchmarks.audit $(ARGS)

@@ -16,7 +16,7 @@ CAMPAIGNS = {
     "tamper": "benchmarks.tampering.tamper",
     "honest": "benchmarks.tampering.honest",
     "api": "benchmarks.api",
-    "judge": "benchmarks.campaign",
+    "judge": "benchmarks.judging",
 }
 
 

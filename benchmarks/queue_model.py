@@ -19,12 +19,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from signals.events import MICROS, StepMoments
+from signals.events import MICROS, Arm, StepMoments
 from signals.features.model import RequestRow, SecondRow
 from signals.settings import Slo
 
 LIVE, BATCH = "live", "batch"
 SLOS = {LIVE: Slo(ttft_ms=1000, tpot_ms=50, attainment=0.97), BATCH: Slo(e2e_ms=5000)}
+DEADLINES_US = {LIVE: 3 * MICROS, BATCH: 5 * MICROS}
+"""Unfinished so long after it arrived, a request has missed: SLOs and the longest answer say so."""
 BATCH_TOKENS = 16
 LIVE_TOKENS = (8, 40)
 """Fewest and most tokens of a chat's answer; all lengths in between are equally likely."""
@@ -32,7 +34,10 @@ LIVE_TOKENS = (8, 40)
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """An engine and its load. ``load_sd`` is that of the log rate, ``memory`` its lag-1 s AR."""
+    """An engine and its load. ``load_sd`` is that of the log rate, ``memory`` its lag-1 s AR.
+
+    ``phase_s``: chats come for so long, then none for as long, and so on; None: always.
+    """
 
     name: str
     chats_per_s: float
@@ -42,6 +47,7 @@ class World:
     base_ms: float = 18.1
     per_sequence_ms: float = 1.29
     flood: int = 64
+    phase_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -54,24 +60,32 @@ class Request:
     first_us: int | None = None
     finished_us: int | None = None
 
-    def row(self, trial: str, block: int) -> RequestRow:
-        """The row that the feature stage would have made of it."""
+    def row(
+        self,
+        trial: str,
+        block: int,
+        *,
+        replica: str = "chat-0",
+        arm: Arm | None = None,
+        now_us: int = 0,
+    ) -> RequestRow:
+        """The row that the feature stage would have made of it by ``now_us``."""
         ttft_us, tpot_us = self._times()
         return RequestRow(
             request_id=f"{self.intent}.{self.arrival_us}",
             target="chat",
-            replica="chat-0",
+            replica=replica,
             incarnation="model",
             version=1,
             digest="",
             policies=(),
             trial=trial,
             block=block,
-            arm=None,
+            arm=arm,
             intent=self.intent,
             class_="interactive" if self.intent == LIVE else "batch",
             arrival_us=self.arrival_us,
-            deadline_us=None,
+            deadline_us=self.deadline_us,
             finished_us=self.finished_us,
             status=None if self.finished_us is None else "ok",
             prompt_tokens=0,
@@ -80,12 +94,29 @@ class Request:
             queue_us=None,
             ttft_us=ttft_us,
             tpot_us=tpot_us,
-            good=self._good(ttft_us, tpot_us),
+            good=self._good(ttft_us, tpot_us, now_us),
             preemptions=0,
             error=None,
             external_id=None,
             session_id=None,
         )
+
+    @property
+    def deadline_us(self) -> int:
+        """Unfinished then, it has missed."""
+        return self.arrival_us + DEADLINES_US[self.intent]
+
+    @property
+    def missed_us(self) -> int | None:
+        """When it missed: its end, if it was not good, or its deadline, whichever came first.
+
+        None: it ended good. A moment that lies ahead is one that it may still avert.
+        """
+        if self.finished_us is None:
+            return self.deadline_us
+        if self._good(*self._times(), self.finished_us):
+            return None
+        return min(self.finished_us, self.deadline_us)
 
     def _times(self) -> tuple[int | None, int | None]:
         if self.first_us is None:
@@ -95,25 +126,40 @@ class Request:
             return ttft_us, None
         return ttft_us, (self.finished_us - self.first_us) // (self.tokens - 1)
 
-    def _good(self, ttft_us: int | None, tpot_us: int | None) -> bool | None:
+    def _good(self, ttft_us: int | None, tpot_us: int | None, now_us: int) -> bool | None:
         if self.finished_us is None:
-            return None
+            return False if now_us > self.deadline_us else None
         e2e_us = self.finished_us - self.arrival_us
         return SLOS[self.intent].met(ttft_us=ttft_us, tpot_us=tpot_us, e2e_us=e2e_us)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CapLaw:
+    """A law for the cap: ``busy`` while a chat arrived in the last ``window_s``, else ``idle``."""
+
+    idle: int
+    busy: int
+    window_s: float = 2.0
+
+
 @dataclass
 class QueueModel:
-    """One engine's life. The load depends on ``seed`` alone, never on what the engine does."""
+    """One engine's life. The load depends on ``seed`` alone, never on what the engine does.
+
+    ``arrivals``: the chats that come, where they are not to be made of the world and the seed.
+    """
 
     world: World
     seed: int
+    arrivals: Iterator[Request] | None = None
     requests: list[Request] = field(default_factory=list)
     seconds: list[SecondRow] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._chats = chats(self.world, np.random.default_rng(self.seed))
+        self._chats = self.arrivals or chats(self.world, np.random.default_rng(self.seed))
         self._next = next(self._chats)
+        self._cap = self.world.cap
+        self._last_chat_us = -(10**12)
         self._waiting: dict[str, deque[Request]] = {LIVE: deque(), BATCH: deque()}
         self._running: list[tuple[int, int, Request]] = []
         self._fresh: list[Request] = []
@@ -122,12 +168,21 @@ class QueueModel:
         for _ in range(self.world.flood):
             self._arrive(Request(BATCH, BATCH_TOKENS, 0))
 
-    def run(self, until_us: int, *, factor: float = 1.0) -> None:
-        """Go on until a time, with step times multiplied by ``factor`` from now on."""
+    def run(self, until_us: int, *, factor: float = 1.0, law: CapLaw | None = None) -> None:
+        """Go on until a time, with step times multiplied by ``factor`` from now on.
+
+        ``law`` None: the cap is the world's. A cap that falls drains: nobody is put out.
+        """
         while self._now_us < until_us:
             while self._next.arrival_us <= self._now_us:
                 self._arrive(self._next)
+                self._last_chat_us = self._next.arrival_us
                 self._next = next(self._chats)
+            if law is not None:
+                busy = self._now_us - self._last_chat_us <= law.window_s * MICROS
+                self._cap = law.busy if busy else law.idle
+            else:
+                self._cap = self.world.cap
             self._admit()
             self._take_step(factor)
 
@@ -153,7 +208,7 @@ class QueueModel:
 
     def _admit(self) -> None:
         for queue in self._waiting.values():
-            while queue and len(self._running) < self.world.cap:
+            while queue and len(self._running) < self._cap:
                 request = queue.popleft()
                 self._counted += 1
                 ends = self._step + request.tokens
@@ -216,6 +271,8 @@ def chats(world: World, rng: np.random.Generator) -> Iterator[Request]:
     drift = world.load_sd * math.sqrt(1 - world.memory**2)
     for second in range(10**9):
         level = world.memory * level + rng.normal(0.0, drift)
+        if world.phase_s is not None and second // world.phase_s % 2:
+            continue
         rate = world.chats_per_s * math.exp(level - world.load_sd**2 / 2)
         moments = np.sort(rng.random(rng.poisson(rate)))
         for moment in moments:
