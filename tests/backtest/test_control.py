@@ -1,4 +1,4 @@
-"""The benchmark of the loop's worth: a law beats every static value where batching is in the way."""
+"""The benchmark of the loop's worth: a law beats every static value where batching hurts others."""
 
 from __future__ import annotations
 
