@@ -36,6 +36,11 @@ class LiveTree:
         """Entries taken in so far."""
         return self._tree.size
 
+    def blocks(self) -> int:
+        """Whole blocks of 256 entries, which ``scrub`` goes through."""
+        with self._lock:
+            return self._tree.blocks()
+
     def sync(self) -> str | None:
         """Take in what was committed since. Says how the store's past has changed; else None."""
         with self._lock, self._store.read() as tx:

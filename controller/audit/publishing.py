@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -128,13 +129,25 @@ class Publisher:
             due = self._due(self._last())
             if complaint is None and not (due or now):
                 return None
-            complaint = complaint or self._tree.scrub(self._settings.scrub_blocks)
+            complaint = complaint or self._scrubbed()
             if complaint is None:
                 complaint = next((c for tip in self._tips() if (c := self._differs(tip))), None)
             self._sound(complaint)
             if complaint is not None:
                 return None
             return self._head()
+
+    def _scrubbed(self) -> str | None:
+        """Compare blocks one by one, with a rest after each: whoever else computes gets his turn.
+
+        All at once would hold the interpreter and the tree for a tenth of a second.
+        """
+        for _ in range(min(self._settings.scrub_blocks, self._tree.blocks())):
+            complaint = self._tree.scrub(1)
+            if complaint is not None:
+                return complaint
+            time.sleep(self._settings.scrub_rest_ms / 1000)
+        return None
 
     def status(self) -> HeadStatus:
         """Where log, sink and publisher stand. Does not wait for a sink that hangs."""

@@ -39,6 +39,13 @@ class AuditSettings(Section):
         ge=0,
         le=100_000,
     )
+    scrub_rest_ms: float = setting(
+        4.0,
+        unit="ms",
+        reason="between two blocks: questions are answered meanwhile, not after all of them",
+        ge=0,
+        le=100,
+    )
     archive_dir: Path | None = setting(
         None, unit="", reason="where sealed entries go; unset = archives/ in the state directory"
     )
