@@ -44,3 +44,16 @@ def test_offered_tokens_per_second_sums_the_classes_when_none_is_named() -> None
     assert read("offered_tokens_per_s", None, window_s=4.0, now_s=2.0) == 100.0
     assert read("offered_tokens_per_s", "batch", window_s=4.0, now_s=2.0) == 75.0
     assert read("arrivals", None, window_s=0.6, now_s=2.0) == 1.0
+
+
+def test_a_variable_cannot_fall_before_its_oldest_arrival_leaves_the_window() -> None:
+    meter = ArrivalMeter(("interactive", "batch"))
+    assert meter.next_fall_s("interactive", window_s=2.0, now_s=0.0) == float("inf")
+    meter.note("interactive", tokens=10, now_s=1.0)
+    meter.note("interactive", tokens=10, now_s=2.5)
+    meter.note("batch", tokens=10, now_s=0.5)
+    assert meter.next_fall_s("interactive", window_s=2.0, now_s=2.6) == 3.0
+    assert meter.next_fall_s("interactive", window_s=2.0, now_s=3.0) == 4.5
+    assert meter.next_fall_s(None, window_s=4.0, now_s=2.6) == 4.5
+    assert meter.read("arrivals", None, window_s=4.0, now_s=4.4) == 3.0
+    assert meter.read("arrivals", None, window_s=4.0, now_s=4.5) == 2.0
