@@ -54,12 +54,14 @@ class Layout(Struct, frozen=True):
 
     def rows(self, context: Array) -> Array:
         """All features, one row an action, in the order of ``names``."""
-        count = len(self.fixed)
-        if not len(context):
+        count, alone, size = len(self.fixed), self.fixed.shape[1], len(context)
+        if not size:
             return self.fixed
-        alone = np.broadcast_to(context, (count, len(context)))
-        times = (self.position[:, :, None] * context).reshape(count, -1)
-        return np.concatenate((self.fixed, alone, times), axis=1)
+        found = np.empty((count, len(self.names)))
+        found[:, :alone] = self.fixed
+        found[:, alone : alone + size] = context
+        found[:, alone + size :] = (self.position[:, :, None] * context).reshape(count, -1)
+        return found
 
 
 def squashed(x: float) -> float:

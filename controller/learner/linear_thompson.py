@@ -5,7 +5,7 @@ weight vectors, let each name its best allowed action; the frequency with which 
 is the probability that it is best, as far as is known. Mixed with 5 % uniform, these frequencies
 are the propensities, and the action is drawn from them::
 
-    s = X·μ + X·L⁻ᵀ·z,  z ~ N(0, I) from the seed;   f_a = share of draws in which a is best
+    s = X·μ + (L⁻¹·Xᵀ)ᵀ·z,  z ~ N(0, I) from the seed;   f_a = share of draws in which a is best
     p = .95·f + .05/m;   a ~ p
 
 The propensity is exact though f is only N draws: it is what the choice was drawn with. Ties are
@@ -124,25 +124,25 @@ class LinearThompson(Struct, frozen=True, kw_only=True, tag=True):
         rng: np.random.Generator,
         at_us: int,
     ) -> Array:
-        """Rewards that might be true: one row a draw, one column an allowed action."""
+        """Rewards that might be true: one row an allowed action, one column a draw."""
         names, found = joint(context, menu.actions)
         known = self.sums.posterior(names, at_us=at_us)
         x = aligned(found[list(allowed)], names, known.names)
-        z = rng.standard_normal((self.draws, len(known.mean)))
+        z = rng.standard_normal((len(known.mean), self.draws))
         expected = np.array([menu.actions[index].expected for index in allowed])
-        drawn: Array = (expected + x @ known.mean) + z @ known.spread(x)
+        drawn: Array = (expected + x @ known.mean)[:, None] + known.spread(x).T @ z
         return drawn
 
 
 def best_shares(drawn: Array) -> list[float]:
-    """The share of rows in which each column is the largest; ties are shared.
+    """The share of columns in which each row is the largest; ties are shared.
 
-    >>> best_shares(np.array([[1.0, 2.0], [3.0, 3.0]]))
+    >>> best_shares(np.array([[1.0, 3.0], [2.0, 3.0]]))
     [0.25, 0.75]
     """
-    best = drawn == drawn.max(axis=1, keepdims=True)
-    counts: Array = best.sum(axis=0)
-    if counts.sum() > len(drawn):
-        counts = (best / best.sum(axis=1, keepdims=True)).sum(axis=0)
-    shares: list[float] = (counts / len(drawn)).tolist()
+    best = drawn == np.maximum.reduce(drawn, axis=0)
+    counts: Array = np.add.reduce(best, axis=1, dtype=np.float64)
+    if counts.sum() > drawn.shape[1]:
+        counts = (best / best.sum(axis=0)).sum(axis=1)
+    shares: list[float] = (counts / drawn.shape[1]).tolist()
     return shares

@@ -65,7 +65,7 @@ class LinUcb(Struct, frozen=True, kw_only=True, tag=True):
         rng = np.random.Generator(np.random.PCG64(seed))
         allowed = menu.allowed
         shares = [0.0] * len(menu.actions)
-        best = best_shares(self._scores(context, menu, allowed, at_us)[None, :])
+        best = best_shares(self._scores(context, menu, allowed, at_us)[:, None])
         for index, share in zip(allowed, best, strict=True):
             shares[index] = share
         propensities = mixed(shares, menu.mask, uniform=self.uniform)
