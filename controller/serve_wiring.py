@@ -111,15 +111,7 @@ def _serve(
             bus=bus.status,
             feedback=feedback,
             erasures=Erasures(feedback, settings, privacy_key(settings), clock=wall_us),
-            operations=Operations(
-                store,
-                fleet,
-                declared,
-                clock=wall_us,
-                mono=monotonic_s,
-                wake=loops.wake,
-                lower=loops.lower,
-            ),
+            operations=_operations(store, fleet, declared, loops),
             authenticator=Authenticator(store, cache_s=settings.serve.keys_cache_s, tokens=tokens),
             loop=loops,
             fleet=fleet,
@@ -136,6 +128,20 @@ def _serve(
         ):
             serve_until(stop, make_app(services), settings.serve)
         loops.check()
+
+
+def _operations(
+    store: Store, fleet: Fleet, declared: Mapping[str, Declared], loops: Loops
+) -> Operations:
+    return Operations(
+        store,
+        fleet,
+        declared,
+        clock=wall_us,
+        mono=monotonic_s,
+        wake=loops.wake,
+        lower=loops.lower,
+    )
 
 
 def _loops(
