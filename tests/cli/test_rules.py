@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from controller.doctoring import Seen, examine
 from tests.cli.conftest import Served
@@ -52,8 +53,12 @@ def test_a_candidate_is_tested_over_rest_by_who_may_only_look(
 
 
 def test_the_doctor_fails_while_the_file_is_refused() -> None:
-    calm = {"now_us": 0, "targets": {}, "features": {}, "letters": {}, "rates": {}}
-    told = {"items": [], "problem": "rule slow, line 1 column 5", "restart": ["serve.tick_ms"]}
+    calm: dict[str, Any] = {"now_us": 0, "targets": {}, "features": {}, "letters": {}, "rates": {}}
+    told: dict[str, Any] = {
+        "items": [],
+        "problem": "rule slow, line 1 column 5",
+        "restart": ["serve.tick_ms"],
+    }
     found = examine(Seen(**calm, rules=told))
     assert [(one.level, one.about) for one in found] == [("FAIL", "rules"), ("WARN", "rules")]
     assert "line 1 column 5" in found[0].what
