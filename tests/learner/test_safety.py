@@ -23,11 +23,15 @@ from policies.knobs import KnobSpec
 from policies.limits import Limits
 from policies.policy import Origin
 from policies.settings import Setting
+from policies.steps import Direction
 from signals.errors import Rejected
 from tests.learner.menus import CAPS, LADDER, SECOND, WITH_LAW, law, menu
 
 ORIGIN = Origin(kind="learner", name="linear_thompson")
 SPEC = KnobSpec(name="active_cap", unit="requests", low=1, capacity=64, boot=8, effect_delay_s=1.0)
+
+
+WAYS: tuple[Direction, ...] = ("up", "down", "both", "none")
 
 
 def caps_menu(tried: set[int], *, refusals: dict[str, str] | None = None) -> Menu:
@@ -128,8 +132,8 @@ def test_whatever_stability_masks_what_is_in_force_stays() -> None:
         rng = np.random.default_rng(seed)
         at, base = int(rng.integers(5)), int(rng.integers(5))
         given = Menu(actions=CAPS, mask=(True,) * 5, baseline=base, current=at)
-        ways = ("up", "down", "both", "none")
-        moved = {"active_cap": Moved(at_us=0, way=ways[int(rng.integers(4))])}  # type: ignore[arg-type]
+        way = WAYS[int(rng.integers(4))]
+        moved = {"active_cap": Moved(at_us=0, way=way)}
         load = Load(binding={"active_cap": float(rng.random())}, timeout_share=rng.random() / 50)
         found = steady(given, load, moved, now_us=int(rng.integers(7200)) * SECOND)
         assert found.mask[at] and found.mask[base], seed
