@@ -74,9 +74,7 @@ def plan(
         min_requests=limits.min_requests,
         seed=seed,
         maximize=declared.target.maximized,
-        reference_tokens_per_s=round(
-            reference_tokens_per_s(plant, spec.capacity, model=declared.plant), 3
-        ),
+        reference_tokens_per_s=_reference(declared, spec, plant),
         intents=intents,
         max_error_rate=limits.max_error_rate,
         min_errors=limits.min_errors,
@@ -88,6 +86,11 @@ def plan(
         design="switchback" if split is None else "crossover",
         split=((), ()) if split is None else split,
     )
+
+
+def _reference(declared: Declared, spec: KnobSpec, plant: PlantInput) -> float:
+    """Tokens per second that divide the maximised rate inside U."""
+    return round(reference_tokens_per_s(plant, spec.capacity, model=declared.plant), 3)
 
 
 def _intent(name: str, intent: IntentSettings, plant: PlantInput) -> IntentPlan:
