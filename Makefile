@@ -24,7 +24,7 @@ unexport PYTHONHOME
 
 .PHONY: help setup models run test check format types docs bench-engine bench-ingest bench-loop \
 	bench-stop bench-audit bench-simulator bench-simulator-truth bench-deciding bench-tuning \
-	bench-drift bench-judge campaign counter-checks constraints clean distclean
+	bench-drift bench-judge bench-control campaign counter-checks constraints clean distclean
 
 help: ## Show the commands
 	@awk 'BEGIN {FS = ":.*## "; print "make …"} \
@@ -123,6 +123,9 @@ bench-deciding: $(READY) ## How long a learner's decision takes, and whether it 
 
 bench-tuning: $(READY) ## Tuning regret on measured engines (TRIMTAB_DATA=FOLDER has them)
 	@$(PY) -m benchmarks.tuning_regret $(ARGS)
+
+bench-control: $(READY) ## What the loop is worth on simulated load, beside those it must beat
+	@$(PY) -m benchmarks.control $(ARGS)
 
 bench-drift: $(READY) ## Drift detectors on residuals and on raw latency: false alarms, delay
 	@$(PY) -m benchmarks.drift $(ARGS)
