@@ -24,6 +24,8 @@ from controller.store.address import SCHEMA, StoreAddress
 from controller.store.sql import open_store
 
 FAST = ("fsync = off", "full_page_writes = off", "max_connections = 60")
+REMOVED_WITHIN_S = 300
+"""A server of a long campaign leaves hundreds of databases, gigabytes in thousands of files."""
 
 
 class Postgres:
@@ -138,5 +140,5 @@ def _tidied_even_if_killed(folder: Path) -> Iterator[None]:
         yield
     finally:
         watcher.stdin.close()
-        watcher.wait(30)
+        watcher.wait(REMOVED_WITHIN_S)
         shutil.rmtree(folder, ignore_errors=True)
