@@ -37,6 +37,7 @@ from typing import Final, Self
 
 import numpy as np
 from msgspec import Struct
+from numpy.random import PCG64, Generator
 
 from controller.learner.features import joint
 from controller.learner.mixing import mixed, pick
@@ -71,7 +72,7 @@ class LinearThompson(Struct, frozen=True, kw_only=True, tag=True):
 
     def choose(self, context: Context, menu: Menu, *, seed: int, at_us: int) -> Choice:
         """Draw from the mixed posterior frequencies. Pure."""
-        rng = np.random.Generator(np.random.PCG64(seed))
+        rng = Generator(PCG64(seed))
         allowed = menu.allowed
         best = best_shares(self._draw(context, menu, allowed, rng, at_us))
         shares = [0.0] * len(menu.actions)
@@ -121,7 +122,7 @@ class LinearThompson(Struct, frozen=True, kw_only=True, tag=True):
         context: Context,
         menu: Menu,
         allowed: tuple[int, ...],
-        rng: np.random.Generator,
+        rng: Generator,
         at_us: int,
     ) -> Array:
         """Rewards that might be true: one row an allowed action, one column a draw."""

@@ -31,6 +31,7 @@ from typing import Final, Self
 
 import numpy as np
 from msgspec import Struct
+from numpy.random import PCG64, Generator
 
 from controller.learner.features import joint
 from controller.learner.linear_thompson import best_shares
@@ -62,7 +63,7 @@ class LinUcb(Struct, frozen=True, kw_only=True, tag=True):
 
     def choose(self, context: Context, menu: Menu, *, seed: int, at_us: int) -> Choice:
         """Draw from the greedy action mixed with uniform. Pure."""
-        rng = np.random.Generator(np.random.PCG64(seed))
+        rng = Generator(PCG64(seed))
         allowed = menu.allowed
         shares = [0.0] * len(menu.actions)
         best = best_shares(self._scores(context, menu, allowed, at_us)[:, None])

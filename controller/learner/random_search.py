@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from typing import Final, Self
 
-import numpy as np
 from msgspec import Struct
+from numpy.random import PCG64, Generator
 
 from controller.learner.mixing import even, pick
 from controller.learner.port import Action, Choice, Context, Menu, check_outcome
@@ -74,7 +74,7 @@ class RandomSearch(Struct, frozen=True, kw_only=True, tag=True):
         untried = [index for index in menu.allowed if ids[index] not in means]
         propensities = even(untried or menu.allowed, len(ids))
         return Choice(
-            index=pick(propensities, np.random.Generator(np.random.PCG64(seed)).random()),
+            index=pick(propensities, Generator(PCG64(seed)).random()),
             propensities=propensities,
             context=context,
             menu=menu,
