@@ -39,7 +39,6 @@ ROUNDS: Final[dict[Which, int]] = {"tamper": 10 * len(ATTACKS) * len(DATABASES),
 def main(which: Which, arguments: Sequence[str] | None = None) -> int:
     """0 when every attack was found and no honest history raised an alarm."""
     given = _options(which, arguments)
-    logging.disable(logging.CRITICAL)
     progress = Progress(given.progress, code_digest(SOURCES), Outcome)
     done = {} if given.again else progress.done()
     outcomes = []
@@ -137,5 +136,6 @@ def _tell(which: Which, outcome: Outcome, number: int, of: int) -> None:
 
 
 def run(which: Which) -> None:
-    """As a process."""
+    """As a process, which the alarms that it provokes need not be told of."""
+    logging.disable(logging.CRITICAL)
     sys.exit(main(which))
