@@ -25,13 +25,12 @@ from __future__ import annotations
 
 from typing import Self
 
-from msgspec import Struct
-
+from controller.learner.choosing import nearest, position, surely
+from controller.learner.memoryless import Memoryless
 from controller.learner.port import Action, Choice, Context, Menu, check_outcome
-from controller.learner.sure import nearest, position, surely
 
 
-class Aimd(Struct, frozen=True, kw_only=True, tag=True):
+class Aimd(Memoryless, frozen=True, kw_only=True, tag=True):
     """``wanted``: its position on the ladder of ``place``, from 0 to the top."""
 
     place: str = "active_cap"
@@ -44,11 +43,6 @@ class Aimd(Struct, frozen=True, kw_only=True, tag=True):
     def model(self) -> str:
         """Name and version."""
         return "aimd:1"
-
-    @property
-    def half_life_s(self) -> float | None:
-        """It keeps no sums."""
-        return None
 
     def choose(self, context: Context, menu: Menu, *, seed: int, at_us: int) -> Choice:
         """The allowed setpoint nearest to its position. Pure."""
@@ -79,7 +73,3 @@ class Aimd(Struct, frozen=True, kw_only=True, tag=True):
             fall=self.fall,
             wanted=min(float(top), moved),
         )
-
-    def evidence(self, *, at_us: int) -> float:
-        """None."""
-        return 0.0

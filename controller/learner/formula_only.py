@@ -4,7 +4,7 @@ With a step curve it asks for the largest cap whose predicted TPOT is within the
 (``controller.plant.laws.cap_for_tpot``); without one it takes the action of the highest predicted
 reward. What a learner adds is what it earns beyond this.
 
->>> from controller.learner.port import Arm
+>>> from controller.learner.port import Action, Arm
 >>> from policies.settings import Setting
 >>> caps = [Arm.on((4, 8, 16), "active_cap", Setting(value=cap)) for cap in (4, 8, 16)]
 >>> menu = Menu(actions=tuple(map(Action.of, caps)), mask=(True,) * 3, baseline=0, current=0)
@@ -16,17 +16,14 @@ reward. What a learner adds is what it earns beyond this.
 
 from __future__ import annotations
 
-from typing import Self
-
-from msgspec import Struct
-
-from controller.learner.port import Action, Choice, Context, Menu, check_outcome
-from controller.learner.sure import position, surely
+from controller.learner.choosing import position, surely
+from controller.learner.memoryless import Unlearning
+from controller.learner.port import Choice, Context, Menu
 from controller.plant.laws import cap_for_tpot
 from controller.plant.step_curve import StepCurve
 
 
-class FormulaOnly(Struct, frozen=True, kw_only=True, tag=True):
+class FormulaOnly(Unlearning, frozen=True, kw_only=True, tag=True):
     """``curve`` of the engine as fitted, ``tpot_ms`` to keep, prompt tokens per token decoded."""
 
     place: str = "active_cap"
@@ -40,35 +37,12 @@ class FormulaOnly(Struct, frozen=True, kw_only=True, tag=True):
         """Name and version."""
         return "formula_only:1"
 
-    @property
-    def half_life_s(self) -> float | None:
-        """It keeps no sums."""
-        return None
-
     def choose(self, context: Context, menu: Menu, *, seed: int, at_us: int) -> Choice:
         """The formula's cap, or the action of the highest predicted reward. Pure."""
         index = self._by_curve(menu)
         if index is None:
             index = max(menu.allowed, key=lambda at: (menu.actions[at].expected, -at))
         return surely(self, index, context, menu, seed=seed, at_us=at_us)
-
-    def learn_one(
-        self,
-        context: Context,
-        action: Action,
-        reward: float,
-        *,
-        at_us: int,
-        decided_us: int,
-        weight: float = 1.0,
-    ) -> Self:
-        """Nothing: the curve is fitted elsewhere."""
-        check_outcome(reward, weight, at_us=at_us, decided_us=decided_us)
-        return self
-
-    def evidence(self, *, at_us: int) -> float:
-        """None."""
-        return 0.0
 
     def _by_curve(self, menu: Menu) -> int | None:
         caps = {

@@ -28,16 +28,15 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from msgspec import Struct
-
+from controller.learner.choosing import at_most, position, surely
+from controller.learner.memoryless import Memoryless
 from controller.learner.port import Action, Choice, Context, Menu, check_outcome
-from controller.learner.sure import at_most, position, surely
 
 LEAST_REWARD = 1e-6
 """Rewards at or below nothing count as this, so that the ratio exists."""
 
 
-class GradientLimiter(Struct, frozen=True, kw_only=True, tag=True):
+class GradientLimiter(Memoryless, frozen=True, kw_only=True, tag=True):
     """``limit``: a ladder position counted from 1. ``long``: the slow average; 0: none yet."""
 
     place: str = "active_cap"
@@ -51,11 +50,6 @@ class GradientLimiter(Struct, frozen=True, kw_only=True, tag=True):
     def model(self) -> str:
         """Name and version."""
         return "gradient_limiter:1"
-
-    @property
-    def half_life_s(self) -> float | None:
-        """Its average runs by outcomes, not by time."""
-        return None
 
     def choose(self, context: Context, menu: Menu, *, seed: int, at_us: int) -> Choice:
         """The highest allowed setpoint within the limit. Pure."""
@@ -91,7 +85,3 @@ class GradientLimiter(Struct, frozen=True, kw_only=True, tag=True):
             limit=min(float(action.arms[0].size), max(1.0, moved)),
             long=long,
         )
-
-    def evidence(self, *, at_us: int) -> float:
-        """None."""
-        return 0.0

@@ -35,14 +35,13 @@ from __future__ import annotations
 
 from typing import Final, Self
 
-import numpy as np
 from msgspec import Struct
 from numpy.random import PCG64, Generator
 
-from controller.learner.features import joint
-from controller.learner.mixing import mixed, pick
-from controller.learner.port import Action, Choice, Context, Menu, check_outcome, state_digest
-from controller.learner.ridge import Array, Ridge, aligned
+from controller.learner.choosing import drawn
+from controller.learner.mixing import best_shares, mixed
+from controller.learner.port import Action, Choice, Context, Menu
+from controller.learner.ridge import Ridge
 from controller.learner.settings import LearnerSettings
 
 DEFAULTS: Final = LearnerSettings()
@@ -73,22 +72,11 @@ class LinearThompson(Struct, frozen=True, kw_only=True, tag=True):
     def choose(self, context: Context, menu: Menu, *, seed: int, at_us: int) -> Choice:
         """Draw from the mixed posterior frequencies. Pure."""
         rng = Generator(PCG64(seed))
-        allowed = menu.allowed
-        best = best_shares(self._draw(context, menu, allowed, rng, at_us))
-        shares = [0.0] * len(menu.actions)
-        for index, share in zip(allowed, best, strict=True):
-            shares[index] = share
+        means, spread = self.sums.predicted(context, menu, at_us=at_us)
+        z = rng.standard_normal((len(spread), self.draws))
+        shares = best_shares(means[:, None] + spread.T @ z)
         propensities = mixed(shares, menu.mask, uniform=self.uniform)
-        return Choice(
-            index=pick(propensities, rng.random()),
-            propensities=propensities,
-            context=context,
-            menu=menu,
-            model=self.model,
-            state=state_digest(self),
-            seed=seed,
-            at_us=at_us,
-        )
+        return drawn(self, propensities, rng, context, menu, seed=seed, at_us=at_us)
 
     def learn_one(
         self,
@@ -101,49 +89,11 @@ class LinearThompson(Struct, frozen=True, kw_only=True, tag=True):
         weight: float = 1.0,
     ) -> Self:
         """Add what the plant model did not expect of this outcome."""
-        check_outcome(reward, weight, at_us=at_us, decided_us=decided_us)
-        names, x = joint(context, (action,))
-        sums = self.sums.learned(
-            names,
-            x[0],
-            reward - action.expected,
-            at_us=at_us,
-            decided_us=decided_us,
-            weight=weight,
+        sums = self.sums.taught(
+            context, action, reward, at_us=at_us, decided_us=decided_us, weight=weight
         )
         return type(self)(sums=sums, draws=self.draws, uniform=self.uniform)
 
     def evidence(self, *, at_us: int) -> float:
         """The weight of the outcomes not forgotten."""
         return self.sums.weight_at(at_us=at_us)
-
-    def _draw(
-        self,
-        context: Context,
-        menu: Menu,
-        allowed: tuple[int, ...],
-        rng: Generator,
-        at_us: int,
-    ) -> Array:
-        """Rewards that might be true: one row an allowed action, one column a draw."""
-        names, found = joint(context, menu.actions)
-        known = self.sums.posterior(names, at_us=at_us)
-        x = aligned(found[list(allowed)], names, known.names)
-        z = rng.standard_normal((len(known.mean), self.draws))
-        expected = np.array([menu.actions[index].expected for index in allowed])
-        drawn: Array = (expected + x @ known.mean)[:, None] + known.spread(x).T @ z
-        return drawn
-
-
-def best_shares(drawn: Array) -> list[float]:
-    """The share of columns in which each row is the largest; ties are shared.
-
-    >>> best_shares(np.array([[1.0, 3.0], [2.0, 3.0]]))
-    [0.25, 0.75]
-    """
-    best = drawn == np.maximum.reduce(drawn, axis=0)
-    counts: Array = np.add.reduce(best, axis=1, dtype=np.float64)
-    if counts.sum() > drawn.shape[1]:
-        counts = (best / best.sum(axis=0)).sum(axis=1)
-    shares: list[float] = (counts / drawn.shape[1]).tolist()
-    return shares

@@ -33,11 +33,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.random import PCG64, Generator
 
-from controller.learner.features import joint
-from controller.learner.linear_thompson import best_shares
-from controller.learner.mixing import mixed, pick
-from controller.learner.port import Action, Choice, Context, Menu, check_outcome, state_digest
-from controller.learner.ridge import Array, Ridge, aligned
+from controller.learner.choosing import drawn
+from controller.learner.mixing import best_shares, mixed
+from controller.learner.port import Action, Choice, Context, Menu
+from controller.learner.ridge import Ridge
 from controller.learner.settings import LearnerSettings
 
 DEFAULTS: Final = LearnerSettings()
@@ -63,23 +62,11 @@ class LinUcb(Struct, frozen=True, kw_only=True, tag=True):
 
     def choose(self, context: Context, menu: Menu, *, seed: int, at_us: int) -> Choice:
         """Draw from the greedy action mixed with uniform. Pure."""
+        means, spread = self.sums.predicted(context, menu, at_us=at_us)
+        scores = means + self.alpha * np.sqrt((spread**2).sum(axis=0))
+        propensities = mixed(best_shares(scores[:, None]), menu.mask, uniform=self.uniform)
         rng = Generator(PCG64(seed))
-        allowed = menu.allowed
-        shares = [0.0] * len(menu.actions)
-        best = best_shares(self._scores(context, menu, allowed, at_us)[:, None])
-        for index, share in zip(allowed, best, strict=True):
-            shares[index] = share
-        propensities = mixed(shares, menu.mask, uniform=self.uniform)
-        return Choice(
-            index=pick(propensities, rng.random()),
-            propensities=propensities,
-            context=context,
-            menu=menu,
-            model=self.model,
-            state=state_digest(self),
-            seed=seed,
-            at_us=at_us,
-        )
+        return drawn(self, propensities, rng, context, menu, seed=seed, at_us=at_us)
 
     def learn_one(
         self,
@@ -92,29 +79,11 @@ class LinUcb(Struct, frozen=True, kw_only=True, tag=True):
         weight: float = 1.0,
     ) -> Self:
         """Add what the plant model did not expect of this outcome."""
-        check_outcome(reward, weight, at_us=at_us, decided_us=decided_us)
-        names, x = joint(context, (action,))
-        sums = self.sums.learned(
-            names,
-            x[0],
-            reward - action.expected,
-            at_us=at_us,
-            decided_us=decided_us,
-            weight=weight,
+        sums = self.sums.taught(
+            context, action, reward, at_us=at_us, decided_us=decided_us, weight=weight
         )
         return type(self)(sums=sums, alpha=self.alpha, uniform=self.uniform)
 
     def evidence(self, *, at_us: int) -> float:
         """The weight of the outcomes not forgotten."""
         return self.sums.weight_at(at_us=at_us)
-
-    def _scores(self, context: Context, menu: Menu, allowed: tuple[int, ...], at_us: int) -> Array:
-        """The optimistic reward of each allowed action."""
-        names, found = joint(context, menu.actions)
-        known = self.sums.posterior(names, at_us=at_us)
-        x = aligned(found[list(allowed)], names, known.names)
-        expected = np.array([menu.actions[index].expected for index in allowed])
-        scores: Array = (
-            expected + x @ known.mean + self.alpha * np.sqrt((known.spread(x) ** 2).sum(axis=0))
-        )
-        return scores

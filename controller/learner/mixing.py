@@ -8,7 +8,7 @@ Mixed with ε uniform over the m allowed actions,
 every allowed action keeps at least ε/m, so importance weights are bounded by m/ε; and the draw uses
 p itself, so what is logged is what was done, however coarse f may be.
 
->>> mixed([0.75, 0.25, 0.0], (True, True, False), uniform=0.5)
+>>> mixed([0.75, 0.25], (True, True, False), uniform=0.5)
 (0.625, 0.375, 0.0)
 >>> pick((0.625, 0.375, 0.0), 0.6), pick((0.625, 0.375, 0.0), 0.7)
 (0, 1)
@@ -22,14 +22,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
 
-def mixed(shares: Sequence[float], mask: Sequence[bool], *, uniform: float) -> tuple[float, ...]:
-    """Shares (0 where masked, sum 1) with ``uniform`` of the mass spread over the allowed ones."""
-    floor = uniform / sum(mask)
-    kept = 1.0 - uniform
-    return tuple(
-        kept * share + floor if may else 0.0 for share, may in zip(shares, mask, strict=True)
-    )
+Array = NDArray[np.float64]
+
+
+def mixed(best: Sequence[float], mask: Sequence[bool], *, uniform: float) -> tuple[float, ...]:
+    """``uniform`` of the mass spread over the allowed actions, the rest by their shares.
+
+    ``best``: one share an *allowed* action, in order; they sum to 1. Masked actions get 0.
+    """
+    floor, kept, shares = uniform / sum(mask), 1.0 - uniform, iter(best)
+    return tuple(kept * next(shares) + floor if may else 0.0 for may in mask)
+
+
+def best_shares(drawn: Array) -> list[float]:
+    """The share of columns in which each row is the largest; ties are shared.
+
+    >>> best_shares(np.array([[1.0, 3.0], [2.0, 3.0]]))
+    [0.25, 0.75]
+    """
+    best = drawn == np.maximum.reduce(drawn, axis=0)
+    counts: Array = np.add.reduce(best, axis=1, dtype=np.float64)
+    if counts.sum() > drawn.shape[1]:
+        counts = (best / best.sum(axis=0)).sum(axis=1)
+    shares: list[float] = (counts / drawn.shape[1]).tolist()
+    return shares
 
 
 def certain(index: int, size: int) -> tuple[float, ...]:

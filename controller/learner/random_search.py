@@ -27,9 +27,9 @@ from typing import Final, Self
 from msgspec import Struct
 from numpy.random import PCG64, Generator
 
-from controller.learner.mixing import even, pick
+from controller.learner.choosing import drawn, surely
+from controller.learner.mixing import even
 from controller.learner.port import Action, Choice, Context, Menu, check_outcome
-from controller.learner.sure import state_of, surely
 from policies.limits import MICROS
 
 BUDGET: Final = 20
@@ -73,16 +73,8 @@ class RandomSearch(Struct, frozen=True, kw_only=True, tag=True):
             return surely(self, best, context, menu, seed=seed, at_us=at_us)
         untried = [index for index in menu.allowed if ids[index] not in means]
         propensities = even(untried or menu.allowed, len(ids))
-        return Choice(
-            index=pick(propensities, Generator(PCG64(seed)).random()),
-            propensities=propensities,
-            context=context,
-            menu=menu,
-            model=self.model,
-            state=state_of(self),
-            seed=seed,
-            at_us=at_us,
-        )
+        rng = Generator(PCG64(seed))
+        return drawn(self, propensities, rng, context, menu, seed=seed, at_us=at_us)
 
     def learn_one(
         self,

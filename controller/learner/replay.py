@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import msgspec
 
+from controller.learner.choosing import state_of
 from controller.learner.port import Choice, Learner
-from controller.learner.sure import state_of
 from signals.errors import Broken
 
 

@@ -34,7 +34,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtri
 
-from controller.learner.features import BIAS
+from controller.learner.features import BIAS, joint
+from controller.learner.port import Action, Context, Menu, check_outcome
 from controller.learner.settings import LearnerSettings
 from policies.limits import MICROS
 from signals.errors import Broken
@@ -118,6 +119,31 @@ class Ridge(Struct, frozen=True, kw_only=True):
             weight=keep * self.weight + counted,
             at_us=as_of,
         )
+
+    def taught(
+        self,
+        context: Context,
+        action: Action,
+        reward: float,
+        *,
+        at_us: int,
+        decided_us: int,
+        weight: float,
+    ) -> Self:
+        """These sums and what the plant model did not expect of an outcome. Raises ``Rejected``."""
+        check_outcome(reward, weight, at_us=at_us, decided_us=decided_us)
+        names, x = joint(context, (action,))
+        missed = reward - action.expected
+        return self.learned(names, x[0], missed, at_us=at_us, decided_us=decided_us, weight=weight)
+
+    def predicted(self, context: Context, menu: Menu, *, at_us: int) -> tuple[Array, Array]:
+        """Of the allowed actions: mean rewards [m], and their spread [d, m] (``Posterior``)."""
+        allowed = menu.allowed
+        names, found = joint(context, menu.actions)
+        known = self.posterior(names, at_us=at_us)
+        x = aligned(found[list(allowed)], names, known.names)
+        expected = np.array([menu.actions[index].expected for index in allowed])
+        return expected + x @ known.mean, known.spread(x)
 
     def weight_at(self, *, at_us: int) -> float:
         """The weight of all outcomes, as it has faded by then."""

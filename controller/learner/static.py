@@ -2,7 +2,7 @@
 
 The comparator that every learner must beat in hindsight: the best single setting, known beforehand.
 
->>> from controller.learner.port import Arm
+>>> from controller.learner.port import Action, Arm
 >>> from policies.settings import Setting
 >>> two = tuple(Action.of(Arm.on((4, 8), "cap", Setting(value=cap))) for cap in (4, 8))
 >>> menu = Menu(actions=two, mask=(True, True), baseline=0, current=0)
@@ -12,15 +12,12 @@ The comparator that every learner must beat in hindsight: the best single settin
 
 from __future__ import annotations
 
-from typing import Self
-
-from msgspec import Struct
-
-from controller.learner.port import Action, Choice, Context, Menu, check_outcome
-from controller.learner.sure import surely
+from controller.learner.choosing import surely
+from controller.learner.memoryless import Unlearning
+from controller.learner.port import Choice, Context, Menu
 
 
-class Static(Struct, frozen=True, kw_only=True, tag=True):
+class Static(Unlearning, frozen=True, kw_only=True, tag=True):
     """``action_id`` is what it always wants; "" is the baseline."""
 
     action_id: str = ""
@@ -30,29 +27,6 @@ class Static(Struct, frozen=True, kw_only=True, tag=True):
         """Name and version."""
         return "static:1"
 
-    @property
-    def half_life_s(self) -> float | None:
-        """It keeps no sums."""
-        return None
-
     def choose(self, context: Context, menu: Menu, *, seed: int, at_us: int) -> Choice:
         """Always the same. Pure."""
         return surely(self, menu.index(self.action_id), context, menu, seed=seed, at_us=at_us)
-
-    def learn_one(
-        self,
-        context: Context,
-        action: Action,
-        reward: float,
-        *,
-        at_us: int,
-        decided_us: int,
-        weight: float = 1.0,
-    ) -> Self:
-        """Nothing changes its mind."""
-        check_outcome(reward, weight, at_us=at_us, decided_us=decided_us)
-        return self
-
-    def evidence(self, *, at_us: int) -> float:
-        """None."""
-        return 0.0

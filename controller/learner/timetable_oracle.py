@@ -3,7 +3,7 @@
 Made from the truth of a simulated world, over the loop's own actions. What nobody can be told in
 reality is the upper bound that a learner's utility is divided by.
 
->>> from controller.learner.port import Arm
+>>> from controller.learner.port import Action, Arm
 >>> from policies.settings import Setting
 >>> two = tuple(Action.of(Arm.on((4, 8), "cap", Setting(value=cap))) for cap in (4, 8))
 >>> menu = Menu(actions=two, mask=(True, True), baseline=0, current=0)
@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from typing import Self
 
 from msgspec import Struct
 
-from controller.learner.port import Action, Choice, Context, Menu, check_outcome
-from controller.learner.sure import surely
+from controller.learner.choosing import surely
+from controller.learner.memoryless import Unlearning
+from controller.learner.port import Choice, Context, Menu
 from signals.errors import Rejected
 
 
@@ -32,7 +32,7 @@ class Slot(Struct, frozen=True, kw_only=True):
     action_id: str
 
 
-class TimetableOracle(Struct, frozen=True, kw_only=True, tag=True):
+class TimetableOracle(Unlearning, frozen=True, kw_only=True, tag=True):
     """``slots`` rise in time. Before the first, and where the best is masked: the baseline."""
 
     slots: tuple[Slot, ...] = ()
@@ -46,31 +46,8 @@ class TimetableOracle(Struct, frozen=True, kw_only=True, tag=True):
         """Name and version."""
         return "timetable_oracle:1"
 
-    @property
-    def half_life_s(self) -> float | None:
-        """It keeps no sums."""
-        return None
-
     def choose(self, context: Context, menu: Menu, *, seed: int, at_us: int) -> Choice:
         """What the timetable says for now. Pure."""
         passed = bisect_right(self.slots, at_us, key=lambda slot: slot.from_us)
         index = menu.index(self.slots[passed - 1].action_id) if passed else None
         return surely(self, index, context, menu, seed=seed, at_us=at_us)
-
-    def learn_one(
-        self,
-        context: Context,
-        action: Action,
-        reward: float,
-        *,
-        at_us: int,
-        decided_us: int,
-        weight: float = 1.0,
-    ) -> Self:
-        """It knows already."""
-        check_outcome(reward, weight, at_us=at_us, decided_us=decided_us)
-        return self
-
-    def evidence(self, *, at_us: int) -> float:
-        """None."""
-        return 0.0

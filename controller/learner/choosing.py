@@ -1,4 +1,4 @@
-"""Choices without chance: how comparators log what they are sure of."""
+"""From what an algorithm wants to a ``Choice`` that can be made again; positions on a ladder."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
+from numpy.random import Generator
 
-from controller.learner.mixing import certain
+from controller.learner.mixing import certain, pick
 from controller.learner.port import Action, Choice, Context, Menu, state_digest
 
 
@@ -19,21 +20,28 @@ class Named(Protocol):
         """Name and version."""
 
 
+def drawn(
+    learner: Named,
+    propensities: tuple[float, ...],
+    rng: Generator,
+    context: Context,
+    menu: Menu,
+    *,
+    seed: int,
+    at_us: int,
+) -> Choice:
+    """An action drawn from exactly these. ``rng``: the seed's, wherever it stands by now."""
+    index = pick(propensities, rng.random())
+    return _choice(learner, index, propensities, context, menu, seed, at_us)
+
+
 def surely(
     learner: Named, index: int | None, context: Context, menu: Menu, *, seed: int, at_us: int
 ) -> Choice:
     """The choice of one action, with propensity 1; the baseline where there is none."""
     chosen = menu.baseline if index is None else index
-    return Choice(
-        index=chosen,
-        propensities=certain(chosen, len(menu.actions)),
-        context=context,
-        menu=menu,
-        model=learner.model,
-        state=state_of(learner),
-        seed=seed,
-        at_us=at_us,
-    )
+    propensities = certain(chosen, len(menu.actions))
+    return _choice(learner, chosen, propensities, context, menu, seed, at_us)
 
 
 def state_of(learner: Named) -> str:
@@ -62,6 +70,27 @@ def position(action: Action, place: str) -> int | None:
         return None
     arm = action.arms[0]
     return None if arm.setting.law is not None else arm.positions[0]
+
+
+def _choice(
+    learner: Named,
+    index: int,
+    propensities: tuple[float, ...],
+    context: Context,
+    menu: Menu,
+    seed: int,
+    at_us: int,
+) -> Choice:
+    return Choice(
+        index=index,
+        propensities=propensities,
+        context=context,
+        menu=menu,
+        model=learner.model,
+        state=state_of(learner),
+        seed=seed,
+        at_us=at_us,
+    )
 
 
 def _best(menu: Menu, place: str, key: Callable[[int], tuple[float, int]]) -> int | None:
