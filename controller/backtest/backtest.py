@@ -30,7 +30,7 @@ from signals.events import MICROS
 TICK_S = 0.5
 LATENESS_S = 2
 KEPT_S = 7200
-"""Records older than this are forgotten, if no trial needs them: a long life takes bounded room."""
+"""Older records are forgotten: a long life takes bounded room. No block is as long."""
 EPOCH = 1
 OURS = "ctl."
 
