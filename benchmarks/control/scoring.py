@@ -13,11 +13,10 @@ from collections import defaultdict
 
 import numpy as np
 
+from benchmarks.control.scenarios import TARGET
 from engine.simulated.fleet import Fleet
 from signals.events import MICROS
 from signals.features.model import RequestRow, SecondRow
-
-from benchmarks.control.scenarios import TARGET  # isort: skip
 
 MINUTE_US = 60 * MICROS
 
