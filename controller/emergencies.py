@@ -50,7 +50,7 @@ def _over(draft: Draft, seen: Seen, policy: Policy) -> str | None:
     if rule is None:
         return "its rule is gone"
     clear_s = clear_for_s(draft.timers, rule.id, now_s=draft.now_us / 1e6)
-    if clear_s >= rule.for_s:
+    if clear_s > 0 and clear_s >= rule.for_s:
         return f"clear for {clear_s:.0f} s"
     return None
 

@@ -74,6 +74,17 @@ def test_an_emergency_acts_at_once_expires_in_the_engine_and_ends_when_clear(
     assert "clear for" in (world.policy(ended.id).cause or "")
 
 
+def test_an_emergency_that_need_not_hold_for_any_time_stays_while_its_condition_is_true(
+    tmp_path: Path,
+) -> None:
+    always = {"when": "batch.tokens_per_s > 1.0", "for": "0s"}
+    world = World(tmp_path, quality=anything, mode="auto", rules=rule(emergency=True, **always))
+    world.run(20, until=lambda: world.cap() == 4)
+    world.run(10)
+    assert [p.state for p in world.policies() if p.emergency] == ["in_force"]
+    assert world.cap() == 4
+
+
 def test_an_emergency_outlives_no_dead_controller(tmp_path: Path) -> None:
     world = World(tmp_path, quality=anything, mode="auto", rules=rule(emergency=True))
     world.run(20, until=lambda: world.cap() == 4)
