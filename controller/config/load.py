@@ -22,6 +22,9 @@ from signals.errors import Rejected
 
 DEFAULT_FILE = Path("trimtab.yaml")
 PREFIX = "TRIMTAB_"
+NO_YAML = (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError)
+"""What PyYAML raises: its own, and whatever a value that it can't make, or a name, made it raise:
+a date with a thirteenth month, a list as a name, ``{{ x }}``, a thousand brackets."""
 
 
 def load(path: Path | None, env: Mapping[str, str]) -> Settings:
@@ -84,7 +87,7 @@ def _put(
 def _value(variable: str, text: str) -> object:
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except NO_YAML as error:
         raise Rejected(f"{variable} is not a YAML value: {text!r}", field=variable) from error
 
 
@@ -94,7 +97,7 @@ def read_tree(path: Path) -> dict[str, Any]:
         found = yaml.load(path.read_text("utf-8"), Loader=_Strict)
     except OSError as error:
         raise Rejected(f"{path} cannot be read: {error.strerror}", field=str(path)) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except NO_YAML as error:
         raise Rejected(f"{path} is not YAML: {error}", field=str(path)) from error
     if found is None:
         return {}

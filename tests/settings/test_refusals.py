@@ -110,6 +110,17 @@ def test_a_file_that_holds_no_sections_is_refused(tmp_path: Path, text: str) -> 
         load(file, {})
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["a: {{ x }}", "? [a]\n: b", "a: 2024-13-45", "a: !!int b", "a: !!timestamp b", "[" * 5000],
+)
+def test_a_value_that_yaml_cannot_make_is_refused_as_no_yaml(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "trimtab.yaml"
+    file.write_text(text)
+    with pytest.raises(Rejected, match="is not YAML"):
+        load(file, {})
+
+
 def test_a_missing_file_is_refused_when_it_was_named(tmp_path: Path) -> None:
     with pytest.raises(Rejected, match="cannot be read"):
         load(tmp_path / "none.yaml", {})
