@@ -3,7 +3,8 @@
 ::
 
     file's bytes differ ──► read, validate, compile ──► audit rules.loaded ──► loops swap at a tick
-                                     └─ refused ──► audit rules.refused; the old rules stay
+             │                       └─ refused ──► audit rules.refused; the old rules stay
+             └─ still being written: looked at again
 
 Only ``rules`` are followed, and checked against the intents, metrics and knobs that are in force;
 what else differs is told to need a restart. All targets' rules are taken, or none.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +39,9 @@ ACTOR: Final = "serve"
 MOST: Final = 50
 """Settings that need a restart which one entry lists."""
 JOIN_S: Final = 5.0
+SETTLED_S: Final = 0.1
+"""A file whose bytes are the same after this is whole. The half of one may well be rules that seem
+right, and an emergency in force whose rule is gone is taken back."""
 
 
 class RuleFile:
@@ -71,15 +76,16 @@ class RuleFile:
     def look(self) -> None:
         """Take over the file's rules if its bytes differ from those looked at last.
 
-        Raises ``Unavailable`` or ``Conflict`` of the store; the same bytes are then looked at anew.
+        A file that is still being written is left for the next look. Raises ``Unavailable`` or
+        ``Conflict`` of the store; the same bytes are then looked at anew.
         """
         if self._path is None:
             return
-        before = self._seen
+        before = self._seen, self.problem
         try:
             self._differs(self._path)
         except (Unavailable, Conflict):
-            self._seen = before
+            self._seen, self.problem = before
             raise
 
     @contextmanager
@@ -102,10 +108,10 @@ class RuleFile:
                 log.warning("rules are looked at again: %s", error.detail)
 
     def _differs(self, path: Path) -> None:
-        before = self._seen
         try:
-            self._seen = hashlib.sha256(path.read_bytes()).digest()
-            if self._seen != before:
+            found = _digest(path)
+            if found != self._seen and self._settled(path, found):
+                self._seen = found
                 self._take()
         except OSError as error:
             self._seen = b""
@@ -114,6 +120,11 @@ class RuleFile:
                 self._refuse(why)
         except Rejected as error:
             self._refuse(error.detail)
+
+    def _settled(self, path: Path, found: bytes) -> bool:
+        """Whether nobody is writing it."""
+        time.sleep(SETTLED_S)
+        return _digest(path) == found
 
     def _take(self) -> None:
         found = load(self._path, self._env)
@@ -167,6 +178,10 @@ class RuleFile:
                 target="",
                 details={"why": why[:2000], "file": self._seen.hex()[:12]},
             )
+
+
+def _digest(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 def _beside_rules(before: Settings, now: Settings) -> tuple[str, ...]:

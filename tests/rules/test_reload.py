@@ -17,6 +17,7 @@ from controller.rules import swapping
 from controller.rules.firing import Rules
 from controller.settings import Settings
 from controller.state import Declared
+from signals.errors import Unavailable
 from tests.loop.world import World
 
 FAST = {
@@ -142,3 +143,45 @@ def test_the_same_rules_in_other_bytes_are_no_change(followed: Followed) -> None
     followed.file.write_text(followed.file.read_text() + "\n")
     followed.rules.look()
     assert (followed.told("rules.loaded"), followed.rules.problem) == ([], None)
+
+
+def test_a_file_that_is_being_written_is_left_until_it_is_whole(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed.write([FAST, {**FAST, "id": "slow"}])
+    whole = followed.file.read_text()
+    followed.write([])
+
+    def written_on(rest_s: float) -> None:
+        assert rest_s > 0
+        followed.file.write_text(whole)
+
+    monkeypatch.setattr("controller.rule_reload.time.sleep", written_on)
+    followed.rules.look()
+    assert [rule.id for rule in followed.declared["chat"].rules.rules] == ["fast"]
+    assert followed.told("rules.loaded") == []
+    followed.rules.look()
+    assert [rule.id for rule in followed.declared["chat"].rules.rules] == ["fast", "slow"]
+
+
+def test_a_value_that_cannot_be_made_is_a_refusal_like_any_other(followed: Followed) -> None:
+    followed.file.write_text("targets: {{ targets }}\n")
+    followed.rules.look()
+    (entry,) = followed.told("rules.refused")
+    assert "is not YAML" in entry["why"]
+
+
+def test_a_file_that_went_while_the_store_was_away_is_told_once_it_is_back(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> None:
+        raise Unavailable("the store is away")
+
+    followed.file.unlink()
+    with monkeypatch.context() as broken:
+        broken.setattr(followed.world.store, "write", away)
+        with pytest.raises(Unavailable):
+            followed.rules.look()
+    followed.rules.look()
+    followed.rules.look()
+    assert len(followed.told("rules.refused")) == 1
