@@ -13,7 +13,7 @@ from controller.state import Draft, Seen
 from controller.trial import blocks, parties
 from controller.trials import Block, BlockValues, Ruling, Trial, TrialPlan, Unit, arms_in
 from policies.policy import Policy
-from policies.runtime_config import Arm
+from policies.runtime_config import Arm, RuntimeConfig
 from signals.events import MICROS
 
 DAY_US = 86_400_000_000
@@ -32,7 +32,7 @@ def judge(draft: Draft, seen: Seen) -> None:
     trial = draft.trial
     if trial is None or trial.state != "running":
         return
-    if _was_away(draft, seen):
+    if any(_was_away(draft, one) for one in _waited_for(trial, seen)):
         trial = blocks.reopen(trial, now_us=draft.now_us)
     trial = draft.trial = _close_units(draft, trial, seen)
     policy = draft.policies[trial.plan.policy_id]
@@ -119,14 +119,20 @@ def _check_carry_over(draft: Draft, trial: Trial) -> Trial:
     return msgspec.structs.replace(trial, doubled_from=first)
 
 
-def _was_away(draft: Draft, seen: Seen) -> bool:
+def _waited_for(trial: Trial, seen: Seen) -> list[RuntimeConfig]:
+    """Whose absence makes a block wait anew: until it begins, that of any that takes part."""
+    block = blocks.open_block(trial)
+    begun = block is None or block.began_us is not None
+    shown = [seen.observed] if begun else [seen.observed, *parties.shown_by(trial.plan, seen)]
+    return [one for one in shown if one is not None]
+
+
+def _was_away(draft: Draft, shown: RuntimeConfig) -> bool:
     """Whether this is the first look in a while: what was not asked for then has not failed."""
-    if seen.observed is None:
-        return False
-    last = draft.state.past.get(seen.observed.replica)
-    if last is None or last.incarnation != seen.observed.incarnation:
+    last = draft.state.past.get(shown.replica)
+    if last is None or last.incarnation != shown.incarnation:
         return True
-    return seen.observed.engine_time - last.read_us / MICROS > LOOKED_WITHIN_S
+    return shown.engine_time - last.read_us / MICROS > LOOKED_WITHIN_S
 
 
 def _not_applied(draft: Draft, trial: Trial, seen: Seen) -> str | None:

@@ -15,6 +15,9 @@ from signals.events import MICROS
 
 LOST_AFTER_S = 60.0
 """An engine that died is back within this, or it is not waited for any longer."""
+CLOCKS_APART_S = 10.0
+"""Of replicas that restarted since they were split. No look is that old; blocks would last so much
+longer."""
 
 
 def shown_by(plan: TrialPlan, seen: Seen) -> list[RuntimeConfig | None]:
@@ -33,11 +36,14 @@ def engine_us(plan: TrialPlan, seen: Seen) -> int:
 
 
 def lacking(trial: Trial, seen: Seen) -> list[str]:
-    """Those that answer, and have not applied the open block."""
-    block = blocks.open_block(trial)
-    if block is None or block.began_us is not None:
+    """Those that have not applied the open block, once all that take part answer.
+
+    While one is away the others may well have applied it, and fallen back when its time was over.
+    """
+    block, every = blocks.open_block(trial), shown_by(trial.plan, seen)
+    shown = [one for one in every if one is not None]
+    if block is None or block.began_us is not None or len(shown) < len(every):
         return []
-    shown = [one for one in shown_by(trial.plan, seen) if one is not None]
     wanting = [one for one in shown if one.trial != stamp_of(trial, block, one.replica)]
     return [one.replica for one in wanting]
 
@@ -47,13 +53,15 @@ def lost(draft: Draft, trial: Trial, seen: Seen) -> str | None:
 
     The time counts from its last answer; from the block's end, as long as which a death in it would
     be put down to it; and from when the block was first wished for: before that perhaps nobody
-    asked.
+    asked. Nor can it where one answers by whose clock the block that it shows is yet to begin.
     """
     block = blocks.open_block(trial)
     if block is None or trial.plan.design == "switchback":
         return None
     floor_us = block.opened_us
     if block.began_us is not None:
+        if 0 < engine_us(trial.plan, seen) < block.began_us - round(CLOCKS_APART_S * MICROS):
+            return "the clocks of the frozen split's replicas do not agree any more"
         floor_us = max(floor_us, blocks.ends_us(trial, block) - seen.skew_us)
     for name, shown in zip(trial.plan.members, shown_by(trial.plan, seen), strict=True):
         past = draft.past.get(name)
