@@ -1,7 +1,8 @@
 """The audit's tree beside the store: built at the start, grown as entries are committed.
 
 What was taken in once is remembered, so a store whose past changes is found out: the newest leaf
-is compared each time the tree grows, and blocks of older ones in turn (``scrub``).
+is compared each time the tree grows, and blocks of older ones in turn (``scrub``). A block that was
+found to differ is compared each time from then on, so that it is not forgotten for the next ones.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class LiveTree:
         self._tree = KeptTree()
         self._lock = threading.RLock()
         self._scrubbed = 0
+        self._differed: int | None = None
         self.altered: str | None = None
 
     @property
@@ -44,7 +46,7 @@ class LiveTree:
     def sync(self) -> str | None:
         """Take in what was committed since. Says how the store's past has changed; else None."""
         with self._lock, self._store.read() as tx:
-            self.altered = self._grow(tx)
+            self.altered = self._changed(tx)
             return self.altered
 
     def scrub(self, blocks: int) -> str | None:
@@ -53,18 +55,17 @@ class LiveTree:
             for _ in range(min(blocks, self._tree.blocks())):
                 block = self._scrubbed % self._tree.blocks()
                 self._scrubbed = block + 1
-                leaves = tx.leaf_hashes(block * BLOCK, block * BLOCK + BLOCK - 1)
-                if len(leaves) != BLOCK or perfect_root(leaves) != self._tree.block_root(block):
-                    where = span(block * BLOCK, block * BLOCK + BLOCK)
-                    self.altered = f"leaf hashes of {where} are not the ones that were there before"
-                    return self.altered
+                found = self._differs(tx, block)
+                if found is not None:
+                    self._differed, self.altered = block, found
+                    return found
         return None
 
     def rebuild(self) -> None:
         """Forget what was taken in; read the store as it is now."""
         with self._lock:
             self._tree = KeptTree()
-            self._scrubbed = 0
+            self._scrubbed, self._differed = 0, None
             self.sync()
 
     def head(self) -> tuple[int, bytes]:
@@ -92,7 +93,7 @@ class LiveTree:
     def _subtrees(self, size: int) -> Iterator[Subtree]:
         with self._lock, self._store.read() as tx:
             if size > self._tree.size:
-                self.altered = self._grow(tx)
+                self.altered = self._changed(tx)
             if self.altered is not None:
                 raise Unavailable(f"the audit can't prove anything now: {self.altered}")
             if size > self._tree.size:
@@ -103,6 +104,21 @@ class LiveTree:
                     allowed=f"up to {self._tree.size}",
                 )
             yield self._tree.subtrees(tx.leaf_hashes)
+
+    def _changed(self, tx: Tx) -> str | None:
+        """Take in what is new. Says how the store's past has changed."""
+        found = self._grow(tx)
+        if found is None and self._differed is not None:
+            found = self._differs(tx, self._differed)
+            self._differed = None if found is None else self._differed
+        return found
+
+    def _differs(self, tx: Tx, block: int) -> str | None:
+        leaves = tx.leaf_hashes(block * BLOCK, block * BLOCK + BLOCK - 1)
+        if len(leaves) == BLOCK and perfect_root(leaves) == self._tree.block_root(block):
+            return None
+        where = span(block * BLOCK, block * BLOCK + BLOCK)
+        return f"leaf hashes of {where} are not the ones that were there before"
 
     def _grow(self, tx: Tx) -> str | None:
         size, had = tx.audit_size(), self._tree.size

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -89,6 +88,7 @@ class Publisher:
         self._settings = settings
         self._clock = clock
         self._lock = threading.RLock()
+        self._stopping = threading.Event()
         self._read_back = False
         self._said_us = 0
         self._alarm: str | None = None
@@ -99,8 +99,9 @@ class Publisher:
         """Publish until stopped, soon after each entry and at least every interval.
 
         And once more in the end, so that nothing is left unpublished for the next start to find;
-        a sink that does not answer anyway is not waited for.
+        a sink that does not answer anyway is not waited for, nor is there rest between blocks.
         """
+        self._stopping = stop
         try:
             if self._sink.warning is not None:
                 log.warning("AUDIT: %s; set audit.sink to a place outside", self._sink.warning)
@@ -146,7 +147,7 @@ class Publisher:
             complaint = self._tree.scrub(1)
             if complaint is not None:
                 return complaint
-            time.sleep(self._settings.scrub_rest_ms / 1000)
+            self._stopping.wait(self._settings.scrub_rest_ms / 1000)
         return None
 
     def status(self) -> HeadStatus:

@@ -85,6 +85,33 @@ def test_the_thread_publishes_by_itself(world: World) -> None:
         assert desk.publisher.status().unpublished == 0, "the end is published when it stops"
 
 
+def test_the_end_is_published_without_rests_between_blocks(world: World) -> None:
+    with world.desk(scrub_rest_ms=100, soon_s=60) as desk:
+        world.append(256 * 20)
+        began_s = time.monotonic()
+        with publishing(desk, threading.Event()):
+            pass
+        assert time.monotonic() - began_s < 20 * 0.1, "no more than without any rest"
+        assert desk.publisher.status().unpublished == 0
+
+
+def test_a_block_that_was_rewritten_is_not_forgotten_for_the_next_ones(world: World) -> None:
+    with world.desk(scrub_blocks=1) as desk:
+        world.append(3 * 256)
+        assert desk.publisher.publish() is not None
+        rewrite(world, 17)
+        for _ in range(3):
+            world.append()
+            desk.publisher.publish()
+        alarm = "leaf hashes of entries 0–255 are not the ones that were there before"
+        for _ in range(3):
+            world.append()
+            assert desk.publisher.publish() is None
+            assert desk.publisher.status().alarm == alarm
+            with pytest.raises(Unavailable, match="can't prove anything"):
+                desk.tree.inclusion(300, desk.tree.size + 1)
+
+
 def test_nothing_is_signed_over_a_rewritten_log_while_it_runs_or_after_a_restart(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
