@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from controller.config.load import DEFAULT_FILE, load
+from controller.config.load import DEFAULT_FILE, load, told
 from controller.config.recorded import compare, values
 from controller.rule_loading import load_rules
 from controller.rules.firing import Rules
@@ -119,7 +119,7 @@ class RuleFile:
             if why != self.problem:
                 self._refuse(why)
         except Rejected as error:
-            self._refuse(error.detail)
+            self._refuse(told(error))
 
     def _settled(self, path: Path, found: bytes) -> bool:
         """Whether nobody is writing it."""

@@ -15,13 +15,14 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from controller.config.problems import from_validation
+from controller.config.problems import BadSettings, from_validation
 from controller.config.tree import dotted
 from controller.settings import Settings
 from signals.errors import Rejected
 
 DEFAULT_FILE = Path("trimtab.yaml")
 PREFIX = "TRIMTAB_"
+RULES = ".rules"
 NO_YAML = (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError)
 """What PyYAML raises: its own, and whatever a value that it can't make, or a name, made it raise:
 a date with a thirteenth month, a list as a name, ``{{ x }}``, a thousand brackets."""
@@ -104,6 +105,22 @@ def read_tree(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Rejected(f"{path} must hold sections, e.g. `serve:`", field=str(path))
     return found
+
+
+def told(error: Rejected) -> str:
+    """Why a file is refused, as may be written down for ever: of values only those of rules.
+
+    Any other may be a password that somebody put where none belongs.
+    """
+    if isinstance(error, BadSettings):
+        return "; ".join(
+            one.line() if RULES in one.path else f"{one.path}: {one.detail}"
+            for one in error.problems
+        )
+    cause = error.__cause__
+    if isinstance(cause, yaml.MarkedYAMLError) and cause.problem_mark is not None:
+        return f"it is not YAML: {cause.problem}, in line {cause.problem_mark.line + 1}"
+    return "it is not YAML" if isinstance(cause, NO_YAML) else error.detail
 
 
 class _Strict(yaml.SafeLoader):

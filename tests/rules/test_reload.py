@@ -171,6 +171,29 @@ def test_a_value_that_cannot_be_made_is_a_refusal_like_any_other(followed: Follo
     assert "is not YAML" in entry["why"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "store: {password: hunter2}",
+        'store: {ur: "postgresql://u:hunter2@h/db"}',
+        'store: {url: "postgresql://u:hunter2@h/db"\n  bad: [',
+        "store:\n  url: u:hunter2@h\n  url: u:hunter2@h\n",
+        "store: {busy_timeout_ms: !!int hunter2}",
+    ],
+)
+def test_no_value_beside_rules_is_told_of_a_file_that_is_refused(
+    followed: Followed, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    followed.file.write_text(text)
+    followed.rules.look()
+    (entry,) = followed.told("rules.refused")
+    assert "store." in entry["why"] or "not YAML" in entry["why"]
+    assert "hunter2" not in entry["why"] + (followed.rules.problem or "") + caplog.text
+    followed.write([{**FAST, "for": "hunter2"}])
+    followed.rules.look()
+    assert "'hunter2'" in followed.told("rules.refused")[-1]["why"], "a rule's is"
+
+
 def test_a_file_that_went_while_the_store_was_away_is_told_once_it_is_back(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
