@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -190,6 +192,18 @@ def test_of_many_who_start_at_once_one_migrates_and_the_others_wait(empty: Store
     with closing(SqlStore(empty)) as store, store.read() as tx:
         assert {policy.id for policy in tx.policies()} == {policy.id for policy in made}
     assert verify(empty).clean
+
+
+def test_a_new_file_that_somebody_writes_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    first = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    first.execute("BEGIN IMMEDIATE")
+    over = threading.Timer(0.3, first.execute, ("ROLLBACK",))
+    over.start()
+    with closing(open_store(path)) as store, store.read() as tx:
+        assert over.finished.is_set()
+        assert list(tx.policies()) == []
+    first.close()
 
 
 def test_a_store_of_a_newer_version_is_refused_and_left_alone(address: StoreAddress) -> None:
