@@ -7,7 +7,6 @@ the first write, so a transaction that reads first would fail at once when it co
 from __future__ import annotations
 
 import os
-import sqlite3
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -101,5 +100,4 @@ def _prepare(engine: Engine, pragmas: tuple[str, ...], *, begin: str, patience_m
 
 def _is_locked(error: BaseException) -> bool:
     """Whether another connection stands in the way."""
-    code = error.sqlite_errorcode if isinstance(error, sqlite3.OperationalError) else None
-    return code == sqlite3.SQLITE_BUSY
+    return getattr(error, "sqlite_errorname", None) == "SQLITE_BUSY"
