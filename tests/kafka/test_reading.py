@@ -26,6 +26,7 @@ from signals.definitions import StaticDefinitions
 from signals.errors import Broken, Unavailable
 from signals.features.change import FeatureRules
 from signals.features.follower import Follower
+from signals.features.reader import SqliteFeatures
 from signals.settings import FeatureSettings
 from tests.kafka.buses import PARTITIONS, freeze, key_of, message, settings_for, thaw, wait_until
 from tests.signals.making import INTENTS, METRICS
@@ -151,7 +152,8 @@ def test_a_topic_that_was_deleted_and_made_again_stops_the_stage(
     )
     with closing(open_readers(settings.kafka, [0])[0]) as reader:
         follower = Follower(reader, tmp_path / "features.db", rules)
-        wait_until(lambda: reader.end() == RECORDS * 1000 and follower.step() >= 0)
+        read = SqliteFeatures(tmp_path / "features.db")
+        wait_until(lambda: follower.step() >= 0 and read.bus_offset() == RECORDS * 1000)
         follower.end()
     admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{broker.port}")
     admin.delete_topics([settings.kafka.topic])
