@@ -150,9 +150,11 @@ def test_a_topic_that_was_deleted_and_made_again_stops_the_stage(
     rules = FeatureRules(
         intents=INTENTS, definitions=StaticDefinitions(METRICS), settings=FeatureSettings()
     )
-    with closing(open_readers(settings.kafka, [0])[0]) as reader:
+    with (
+        closing(open_readers(settings.kafka, [0])[0]) as reader,
+        closing(SqliteFeatures(tmp_path / "features.db")) as read,
+    ):
         follower = Follower(reader, tmp_path / "features.db", rules)
-        read = SqliteFeatures(tmp_path / "features.db")
         wait_until(lambda: follower.step() >= 0 and read.bus_offset() == RECORDS * 1000)
         follower.end()
     admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{broker.port}")
