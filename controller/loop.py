@@ -88,4 +88,5 @@ def finish(draft: Draft, *, skew_us: int) -> Step:
         apart=wish.apart,
         segments=tuple(draft.segments),
         past=draft.past,
+        noted=draft.noted,
     )

@@ -72,6 +72,7 @@ class TargetLoop:
         self._told: frozenset[str] = frozenset()
         self._past: Mapping[str, ReplicaPast] = {}
         self._noted_past: Mapping[str, ReplicaPast] = {}
+        self._noted: Mapping[str, str] | None = None
         self._loaded: tuple[tuple[int, Changes], LoopState] | None = None
         self._lost = 0
         self._carried_over = False
@@ -134,7 +135,7 @@ class TargetLoop:
         seen = msgspec.structs.replace(seen, replicas=replicas, others=self._others())
         step = self._committed(state, seen, changes, now_us)
         self._timers, self._last_reads, self._told = step.timers, step.last_reads, step.told
-        self._past = step.past
+        self._past, self._noted = step.past, step.noted
         self.steps += 1
         return self._act(step, seen, standing(changes), now_us)
 
@@ -192,6 +193,7 @@ class TargetLoop:
             last_reads=self._last_reads,
             told=self._told,
             past=self._past,
+            noted=self._noted or {},
         )
 
     def _replicas(self) -> tuple[RuntimeConfig, ...]:
@@ -215,6 +217,8 @@ class TargetLoop:
                 self._last_reads = _stored_last_reads(tx, name)
             if not self._past:
                 self._past = self._noted_past = _stored_past(tx, name)
+            if self._noted is None:
+                self._noted = _stored_notes(tx, name)
         if not followed:
             with self._store.write() as tx:
                 follow_latch(tx, name, self._fleet.latch.changes(name), now_us=now_us)
@@ -282,7 +286,8 @@ class TargetLoop:
 
     def _writes(self, step: Step) -> bool:
         changed = (step.born, step.moves, step.facts, step.adopted, step.ended, step.decisions)
-        memory = step.last_reads != self._last_reads or self._notes_past(step)
+        memory = step.last_reads != self._last_reads or step.noted != self._noted
+        memory = memory or self._notes_past(step)
         return any(changed) or step.trial is not None or memory
 
     def _write(self, tx: Tx, step: Step, now_us: int) -> None:
@@ -310,6 +315,8 @@ class TargetLoop:
             tx.add_decision(decision)
         if step.last_reads != self._last_reads:
             tx.set_note(note_of(name), msgspec.json.encode(step.last_reads).decode())
+        if step.noted != self._noted:
+            tx.set_note(f"noted:{name}", msgspec.json.encode(step.noted, order="sorted").decode())
         for segment in step.segments:
             tx.add_segment(segment, actor=LOOP, at_us=now_us)
         if self._notes_past(step):
@@ -341,3 +348,8 @@ def _stored_last_reads(tx: Tx, target: str) -> dict[str, LastRead]:
 def _stored_past(tx: Tx, target: str) -> dict[str, ReplicaPast]:
     body = tx.note(f"past:{target}")
     return {} if body is None else msgspec.json.decode(body, type=dict[str, ReplicaPast])
+
+
+def _stored_notes(tx: Tx, target: str) -> dict[str, str]:
+    body = tx.note(f"noted:{target}")
+    return {} if body is None else msgspec.json.decode(body, type=dict[str, str])

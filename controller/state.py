@@ -68,6 +68,7 @@ class LoopState(Struct, frozen=True, kw_only=True):
     the start, so that one that is repeated every few seconds is recorded once. ``baseline``: by
     place, as it was declared last. ``overrides``: active ones. ``last_reads``: by replica.
     ``changes``: declared ones that are open, or ended within ``guardrails.settle_s``.
+    ``noted``: by name, what a part of the loop keeps for itself; written when it has changed.
     """
 
     declared: Declared
@@ -83,6 +84,7 @@ class LoopState(Struct, frozen=True, kw_only=True):
     told: frozenset[str] = frozenset()
     changes: tuple[DeclaredChange, ...] = ()
     past: Mapping[str, ReplicaPast] = {}
+    noted: Mapping[str, str] = {}
 
 
 class BlockRows(Struct, frozen=True, kw_only=True):
@@ -201,6 +203,7 @@ class Step(Struct, frozen=True, kw_only=True):
     segments: tuple[Segment, ...] = ()
     past: Mapping[str, ReplicaPast] = {}
     apart: Mapping[str, Desired] = {}
+    noted: Mapping[str, str] = {}
 
 
 class Draft:
@@ -225,6 +228,7 @@ class Draft:
         self.facts: list[Fact] = []
         self.past: dict[str, ReplicaPast] = dict(state.past)
         self.segments: list[Segment] = []
+        self.noted: dict[str, str] = dict(state.noted)
 
     def remember(self, seen: Seen) -> None:
         """Record what each replica had, as far as its log tells by now."""
