@@ -10,11 +10,10 @@ Why not the real engine: a campaign is thousands of trials of up to an hour each
 
 from __future__ import annotations
 
-import heapq
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,7 +69,11 @@ class Request:
         now_us: int = 0,
     ) -> RequestRow:
         """The row that the feature stage would have made of it by ``now_us``."""
-        ttft_us, tpot_us = self._times()
+        first_us, finished_us = self.first_us, self.finished_us
+        ttft_us = None if first_us is None else first_us - self.arrival_us
+        tpot_us = None
+        if first_us is not None and finished_us is not None:
+            tpot_us = (finished_us - first_us) // (self.tokens - 1)
         return RequestRow(
             request_id=f"{self.intent}.{self.arrival_us}",
             target="chat",
@@ -86,15 +89,15 @@ class Request:
             class_="interactive" if self.intent == LIVE else "batch",
             arrival_us=self.arrival_us,
             deadline_us=self.deadline_us,
-            finished_us=self.finished_us,
-            status=None if self.finished_us is None else "ok",
+            finished_us=finished_us,
+            status=None if finished_us is None else "ok",
             prompt_tokens=0,
             output_tokens=self.tokens,
             max_tokens=self.tokens,
             queue_us=None,
             ttft_us=ttft_us,
             tpot_us=tpot_us,
-            good=self._good(ttft_us, tpot_us, now_us),
+            good=self._good(now_us),
             preemptions=0,
             error=None,
             external_id=None,
@@ -114,23 +117,19 @@ class Request:
         """
         if self.finished_us is None:
             return self.deadline_us
-        if self._good(*self._times(), self.finished_us):
+        if self._good(self.finished_us):
             return None
         return min(self.finished_us, self.deadline_us)
 
-    def _times(self) -> tuple[int | None, int | None]:
-        if self.first_us is None:
-            return None, None
-        ttft_us = self.first_us - self.arrival_us
-        if self.finished_us is None:
-            return ttft_us, None
-        return ttft_us, (self.finished_us - self.first_us) // (self.tokens - 1)
-
-    def _good(self, ttft_us: int | None, tpot_us: int | None, now_us: int) -> bool | None:
-        if self.finished_us is None:
+    def _good(self, now_us: int) -> bool | None:
+        first_us, finished_us = self.first_us, self.finished_us
+        if first_us is None or finished_us is None:
             return False if now_us > self.deadline_us else None
-        e2e_us = self.finished_us - self.arrival_us
-        return SLOS[self.intent].met(ttft_us=ttft_us, tpot_us=tpot_us, e2e_us=e2e_us)
+        return SLOS[self.intent].met(
+            ttft_us=first_us - self.arrival_us,
+            tpot_us=(finished_us - first_us) // (self.tokens - 1),
+            e2e_us=finished_us - self.arrival_us,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,33 +157,43 @@ class QueueModel:
     def __post_init__(self) -> None:
         self._chats = self.arrivals or chats(self.world, np.random.default_rng(self.seed))
         self._next = next(self._chats)
-        self._cap = self.world.cap
         self._last_chat_us = -(10**12)
-        self._waiting: dict[str, deque[Request]] = {LIVE: deque(), BATCH: deque()}
-        self._running: list[tuple[int, int, Request]] = []
-        self._fresh: list[Request] = []
-        self._live_running = self._step = self._now_us = self._counted = 0
-        self._tokens = {LIVE: 0, BATCH: 0}
+        self._live: deque[Request] = deque()
+        self._batch: deque[Request] = deque()
+        self._ending: dict[int, list[Request]] = {}
+        self._running = self._live_running = self._step = self._now_us = 0
+        self._live_tokens = self._batch_tokens = 0
+        self._second_us = MICROS
         for _ in range(self.world.flood):
-            self._arrive(Request(BATCH, BATCH_TOKENS, 0))
+            self._flood(0)
 
     def run(self, until_us: int, *, factor: float = 1.0, law: CapLaw | None = None) -> None:
         """Go on until a time, with step times multiplied by ``factor`` from now on.
 
         ``law`` None: the cap is the world's. A cap that falls drains: nobody is put out.
         """
-        while self._now_us < until_us:
-            while self._next.arrival_us <= self._now_us:
-                self._arrive(self._next)
-                self._last_chat_us = self._next.arrival_us
-                self._next = next(self._chats)
+        cap = self.world.cap
+        took_us = self._steps_us(factor, cap if law is None else max(cap, law.idle, law.busy))
+        live, batch, ending = self._live, self._batch, self._ending
+        now_us, step = self._now_us, self._step
+        while now_us < until_us:
+            if self._next.arrival_us <= now_us:
+                self._take_in(now_us)
             if law is not None:
-                busy = self._now_us - self._last_chat_us <= law.window_s * MICROS
-                self._cap = law.busy if busy else law.idle
-            else:
-                self._cap = self.world.cap
-            self._admit()
-            self._take_step(factor)
+                busy = now_us - self._last_chat_us <= law.window_s * MICROS
+                cap = law.busy if busy else law.idle
+            fresh = self._admit(cap, step) if (live or batch) and self._running < cap else ()
+            now_us += took_us[self._running]
+            step += 1
+            self._live_tokens += self._live_running
+            self._batch_tokens += self._running - self._live_running
+            for request in fresh:
+                request.first_us = now_us
+            if step in ending:
+                self._finish(ending.pop(step), now_us)
+            if now_us >= self._second_us:
+                self._tell_second(now_us)
+        self._now_us, self._step = now_us, step
 
     def arrived(self, from_us: int, to_us: int) -> list[Request]:
         """Requests that arrived in (from, to], by arrival."""
@@ -202,46 +211,50 @@ class QueueModel:
         )
         return self.seconds[low:high]
 
-    def _arrive(self, request: Request) -> None:
+    def _steps_us(self, factor: float, largest: int) -> list[int]:
+        """How long a step takes, by how many it runs."""
+        world, sizes = self.world, range(max(self._running, largest) + 1)
+        return [
+            round(factor * (world.base_ms + world.per_sequence_ms * size) * 1000) for size in sizes
+        ]
+
+    def _take_in(self, now_us: int) -> None:
+        """The chats that have come by now."""
+        while self._next.arrival_us <= now_us:
+            self.requests.append(self._next)
+            self._live.append(self._next)
+            self._last_chat_us = self._next.arrival_us
+            self._next = next(self._chats)
+
+    def _flood(self, now_us: int) -> None:
+        """One more batch job."""
+        request = Request(BATCH, BATCH_TOKENS, now_us)
         self.requests.append(request)
-        self._waiting[request.intent].append(request)
+        self._batch.append(request)
 
-    def _admit(self) -> None:
-        for queue in self._waiting.values():
-            while queue and len(self._running) < self._cap:
+    def _admit(self, cap: int, step: int) -> list[Request]:
+        """Those that run from this step on, chats before jobs."""
+        fresh = []
+        for queue in (self._live, self._batch):
+            while queue and self._running < cap:
                 request = queue.popleft()
-                self._counted += 1
-                ends = self._step + request.tokens
-                heapq.heappush(self._running, (ends, self._counted, request))
+                self._ending.setdefault(step + request.tokens, []).append(request)
+                self._running += 1
                 self._live_running += request.intent == LIVE
-                self._fresh.append(request)
+                fresh.append(request)
+        return fresh
 
-    def _take_step(self, factor: float) -> None:
-        size = len(self._running)
-        world = self.world
-        took_ms = factor * (world.base_ms + world.per_sequence_ms * size)
-        before_us = self._now_us
-        self._now_us += round(took_ms * 1000)
-        self._step += 1
-        self._tokens[LIVE] += self._live_running
-        self._tokens[BATCH] += size - self._live_running
-        for request in self._fresh:
-            request.first_us = self._now_us
-        self._fresh.clear()
-        self._finish()
-        if before_us // MICROS != self._now_us // MICROS:
-            self._tell_second()
+    def _finish(self, ended: Sequence[Request], now_us: int) -> None:
+        for request in ended:
+            request.finished_us = now_us
+            self._running -= 1
+            if request.intent == LIVE:
+                self._live_running -= 1
+            else:
+                self._flood(now_us)
 
-    def _finish(self) -> None:
-        while self._running and self._running[0][0] <= self._step:
-            request = heapq.heappop(self._running)[2]
-            request.finished_us = self._now_us
-            self._live_running -= request.intent == LIVE
-            if request.intent == BATCH:
-                self._arrive(Request(BATCH, BATCH_TOKENS, self._now_us))
-
-    def _tell_second(self) -> None:
-        to_us = self._now_us
+    def _tell_second(self, to_us: int) -> None:
+        """The second that has just ended, from the step that ended the one before."""
         from_us = self.seconds[-1].to_us if self.seconds else 0
         self.seconds.append(
             SecondRow(
@@ -254,15 +267,16 @@ class QueueModel:
                 trial="",
                 block=-1,
                 arm=None,
-                output_tokens=dict(self._tokens),
+                output_tokens={LIVE: self._live_tokens, BATCH: self._batch_tokens},
                 arrivals={},
                 offered_tokens={},
-                waiting={intent: len(queue) for intent, queue in self._waiting.items()},
+                waiting={LIVE: len(self._live), BATCH: len(self._batch)},
                 steps=StepMoments(),
                 knobs={},
             )
         )
-        self._tokens = {LIVE: 0, BATCH: 0}
+        self._live_tokens = self._batch_tokens = 0
+        self._second_us = (to_us // MICROS + 1) * MICROS
 
 
 def chats(world: World, rng: np.random.Generator) -> Iterator[Request]:
@@ -275,6 +289,7 @@ def chats(world: World, rng: np.random.Generator) -> Iterator[Request]:
             continue
         rate = world.chats_per_s * math.exp(level - world.load_sd**2 / 2)
         moments = np.sort(rng.random(rng.poisson(rate)))
-        for moment in moments:
-            tokens = int(rng.integers(LIVE_TOKENS[0], LIVE_TOKENS[1] + 1))
-            yield Request(LIVE, tokens, round((second + float(moment)) * MICROS))
+        lengths = rng.integers(LIVE_TOKENS[0], LIVE_TOKENS[1] + 1, len(moments))
+        arrivals_us = np.rint((second + moments) * MICROS).astype(int)
+        for arrival_us, tokens in zip(arrivals_us.tolist(), lengths.tolist(), strict=True):
+            yield Request(LIVE, tokens, arrival_us)

@@ -8,6 +8,7 @@ its trials. The rows are read and weighed by ``controller.judge`` and by nothing
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -108,11 +109,7 @@ class Path:
         baseline = before if plan.design == "switchback" else shown["baseline"]
         if "candidate" not in shown or baseline is None:
             return shown, False
-        missed = shown["candidate"].misses_s
-        looks = range(LOOK_S, round(plan.block_s) + 1, LOOK_S)
-        return shown, len(missed) >= plan.trip_misses and any(
-            _trips(plan, baseline.misses_s, missed, ran_s) for ran_s in looks
-        )
+        return shown, _tripped(plan, baseline.misses_s, shown["candidate"].misses_s)
 
     def _look(
         self,
@@ -177,6 +174,14 @@ class Path:
             )
             for arm in arms
         ]
+
+
+def _tripped(plan: TrialPlan, base: Sequence[float], candidate: Sequence[float]) -> bool:
+    """Whether a look at any second found a trip. Both sorted; only with enough more is it asked."""
+    looks = range(LOOK_S, round(plan.block_s) + 1, LOOK_S)
+    more = np.searchsorted(candidate, looks, "right") - np.searchsorted(base, looks, "right")
+    asked = np.asarray(looks)[more >= plan.trip_misses]
+    return any(_trips(plan, base, candidate, ran_s) for ran_s in asked.tolist())
 
 
 def _trips(plan: TrialPlan, base: Sequence[float], candidate: Sequence[float], at_s: float) -> bool:
@@ -253,9 +258,6 @@ def split_fairly(
     stream: Iterator[Request], rng: np.random.Generator
 ) -> tuple[Iterator[Request], Iterator[Request]]:
     """Every request to one of two, by a fair coin of its own: random routing."""
-    tossed = ((request, bool(rng.integers(2))) for request in stream)
-    left, right = itertools.tee(tossed)
-    return (
-        (request for request, heads in left if heads),
-        (request for request, heads in right if not heads),
-    )
+    tossed = (heads for _ in itertools.count() for heads in rng.integers(2, size=1000).tolist())
+    (left, right), (heads, tails) = itertools.tee(stream), itertools.tee(tossed)
+    return itertools.compress(left, heads), itertools.compress(right, map(operator.not_, tails))

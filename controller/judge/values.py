@@ -66,12 +66,11 @@ class _Span(Struct, frozen=True):
         """The same block, counted from ``start`` to ``stop``."""
         return _Span(self.began_us, self.washout_us, self.block_us, start, stop)
 
-    def holds(self, at_us: int, tail_s: float) -> bool:
-        """Whether ``at_us`` is in this share of (began + w, began + block − tail]."""
+    def within(self, tail_s: float) -> tuple[int, int]:
+        """This share of (began + w, began + block − tail], as (first, last]."""
         low = self.began_us + self.washout_us
         length = self.block_us - self.washout_us - round(tail_s * MICROS)
-        first, last = low + round(self.start * length), low + round(self.stop * length)
-        return first < at_us <= last
+        return low + round(self.start * length), low + round(self.stop * length)
 
 
 def block_values(
@@ -138,29 +137,47 @@ def _span(plan: TrialPlan, block: Block) -> _Span | str:
 def _block_values(
     plan: TrialPlan, rows: Sequence[RequestRow], ticks: Sequence[SecondRow], span: _Span
 ) -> BlockValues | str:
-    counted = [row for intent in plan.intents for row in _counted(rows, intent, span)]
-    if len(counted) < plan.min_requests:
-        return f"{len(counted)} counted arrivals, fewer than the {plan.min_requests} planned"
+    counted = {
+        intent.name: _counted([row for row in rows if row.intent == intent.name], intent, span)
+        for intent in plan.intents
+    }
+    requests = sum(len(found) for found in counted.values())
+    if requests < plan.min_requests:
+        return f"{requests} counted arrivals, fewer than the {plan.min_requests} planned"
     return BlockValues(
-        values=_values(plan, rows, ticks, span),
-        requests=len(counted),
-        errors=sum(row.status == "error" for row in counted),
+        values=_values(plan, counted, ticks, span),
+        requests=requests,
+        errors=sum(row.status == "error" for found in counted.values() for row in found),
         halves=(
-            _values(plan, rows, ticks, span.part(0.0, 0.5)),
-            _values(plan, rows, ticks, span.part(0.5, 1.0)),
+            _half(plan, counted, ticks, span.part(0.0, 0.5)),
+            _half(plan, counted, ticks, span.part(0.5, 1.0)),
         ),
     )
 
 
+def _half(
+    plan: TrialPlan,
+    counted: Mapping[str, Sequence[RequestRow]],
+    ticks: Sequence[SecondRow],
+    span: _Span,
+) -> dict[str, float]:
+    """The values of a part of the window, whose requests are among those counted in the whole."""
+    held = {intent.name: _counted(counted[intent.name], intent, span) for intent in plan.intents}
+    return _values(plan, held, ticks, span)
+
+
 def _values(
-    plan: TrialPlan, rows: Sequence[RequestRow], ticks: Sequence[SecondRow], span: _Span
+    plan: TrialPlan,
+    counted: Mapping[str, Sequence[RequestRow]],
+    ticks: Sequence[SecondRow],
+    span: _Span,
 ) -> dict[str, float]:
     values: dict[str, float] = {}
     for intent in plan.intents:
-        counted = _counted(rows, intent, span)
-        if counted:
-            values[f"attainment:{intent.name}"] = _attainment(counted, span)
-            values[f"neg_log_ttft:{intent.name}"] = _neg_log_ttft(counted, span)
+        found = counted[intent.name]
+        if found:
+            values[f"attainment:{intent.name}"] = _attainment(found, span)
+            values[f"neg_log_ttft:{intent.name}"] = _neg_log_ttft(found, span)
         rate = _rate(ticks, intent.name, span, backlog_only=intent.name == plan.maximize)
         if rate is not None:
             values[f"tokens_per_s:{intent.name}"] = rate
@@ -184,40 +201,38 @@ def _parts(plan: TrialPlan, values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _counted(rows: Sequence[RequestRow], intent: IntentPlan, span: _Span) -> list[RequestRow]:
-    return [
-        row
-        for row in rows
-        if row.intent == intent.name and span.holds(row.arrival_us, intent.deadline_s)
-    ]
-
-
-def _finished(row: RequestRow, span: _Span) -> bool:
-    return row.finished_us is not None and row.finished_us <= span.end_us
+    """Those of an intent's rows that arrived where arrivals count."""
+    first_us, last_us = span.within(intent.deadline_s)
+    return [row for row in rows if first_us < row.arrival_us <= last_us]
 
 
 def _attainment(counted: Sequence[RequestRow], span: _Span) -> float:
-    good = sum(row.good is True and _finished(row, span) for row in counted)
-    return good / len(counted)
+    end_us = span.end_us
+    finished = [row for row in counted if row.finished_us is not None and row.finished_us <= end_us]
+    return sum(row.good is True for row in finished) / len(counted)
 
 
 def _neg_log_ttft(counted: Sequence[RequestRow], span: _Span) -> float:
-    return -math.fsum(math.log(_ttft_us(row, span) / MICROS) for row in counted) / len(counted)
-
-
-def _ttft_us(row: RequestRow, span: _Span) -> int:
-    if row.ttft_us is None or not _finished(row, span):
-        return UNFINISHED_TTFT_US
-    return min(max(row.ttft_us, SHORTEST_TTFT_US), UNFINISHED_TTFT_US)
+    end_us = span.end_us
+    times_us = [
+        min(max(row.ttft_us, SHORTEST_TTFT_US), UNFINISHED_TTFT_US)
+        if row.ttft_us is not None and row.finished_us is not None and row.finished_us <= end_us
+        else UNFINISHED_TTFT_US
+        for row in counted
+    ]
+    return -math.fsum([math.log(ttft_us / MICROS) for ttft_us in times_us]) / len(counted)
 
 
 def _rate(
     ticks: Sequence[SecondRow], intent: str, span: _Span, *, backlog_only: bool
 ) -> float | None:
     """Tokens per second of engine time over the seconds that count; None without any."""
+    first_us, last_us = span.within(0.0)
     seen = [
         tick
         for tick in ticks
-        if span.holds(tick.to_us, 0.0) and (not backlog_only or tick.waiting.get(intent, 0) > 0)
+        if first_us < tick.to_us <= last_us
+        and (not backlog_only or tick.waiting.get(intent, 0) > 0)
     ]
     length_us = sum(tick.to_us - tick.from_us for tick in seen)
     if length_us <= 0:

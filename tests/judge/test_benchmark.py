@@ -10,7 +10,7 @@ from benchmarks.judging.errands import Errand, live
 from benchmarks.judging.paths import Change, one_engine, two_replicas
 from benchmarks.judging.plans import LAW, LAW_WORLD, WORLDS, planned, planned_law
 from benchmarks.judging.skewed import COUNTER_EXAMPLES, tell
-from benchmarks.judging.trying import judged, try_out, worth_a_look
+from benchmarks.judging.trying import Looks, judged, try_out
 from benchmarks.queue_model import BATCH, LIVE, QueueModel, World
 from controller.judge.verdict import rule_on
 from controller.trials import Trial, TrialPlan, Unit, arms
@@ -61,12 +61,12 @@ def test_where_the_judge_is_not_asked_it_would_have_said_go_on() -> None:
     rng = np.random.default_rng(7)
     plan = planned("crossover", 7)
     for level in (-0.2, 0.0, 0.2):
-        units: list[Unit] = []
+        units, looks = list[Unit](), Looks(plan)
         for index in range(plan.max_units):
             d = {plan.primary: float(rng.normal(level, 0.1))}
             d |= {guard.metric: float(rng.normal(0.0, 0.02)) for guard in plan.guards}
             units.append(Unit(index=index, blocks=(), d=d, judged=True))
-            if not worth_a_look(plan, units, 0):
+            if not looks.worth_one(units[-1]):
                 ruling = rule_on(Trial(plan=plan, began_us=0, units=tuple(units)))
                 assert ruling.verdict is None, f"seed 7, level {level}, unit {index}"
 
