@@ -51,13 +51,24 @@ class World:
 
 @dataclass(slots=True)
 class Request:
-    """One request; None: not yet. Times in µs since the path began."""
+    """One request; None: not yet. Times in µs since the path began; ``good`` when it finished."""
 
     intent: str
     tokens: int
     arrival_us: int
     first_us: int | None = None
     finished_us: int | None = None
+    good: bool | None = None
+
+    def finish(self, now_us: int) -> None:
+        """It got its last token."""
+        self.finished_us = now_us
+        first_us = now_us if self.first_us is None else self.first_us
+        self.good = SLOS[self.intent].met(
+            ttft_us=first_us - self.arrival_us,
+            tpot_us=(now_us - first_us) // (self.tokens - 1),
+            e2e_us=now_us - self.arrival_us,
+        )
 
     def row(
         self,
@@ -97,7 +108,7 @@ class Request:
             queue_us=None,
             ttft_us=ttft_us,
             tpot_us=tpot_us,
-            good=self._good(now_us),
+            good=False if finished_us is None and now_us > self.deadline_us else self.good,
             preemptions=0,
             error=None,
             external_id=None,
@@ -117,19 +128,7 @@ class Request:
         """
         if self.finished_us is None:
             return self.deadline_us
-        if self._good(self.finished_us):
-            return None
-        return min(self.finished_us, self.deadline_us)
-
-    def _good(self, now_us: int) -> bool | None:
-        first_us, finished_us = self.first_us, self.finished_us
-        if first_us is None or finished_us is None:
-            return False if now_us > self.deadline_us else None
-        return SLOS[self.intent].met(
-            ttft_us=first_us - self.arrival_us,
-            tpot_us=(finished_us - first_us) // (self.tokens - 1),
-            e2e_us=finished_us - self.arrival_us,
-        )
+        return None if self.good else min(self.finished_us, self.deadline_us)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +245,7 @@ class QueueModel:
 
     def _finish(self, ended: Sequence[Request], now_us: int) -> None:
         for request in ended:
-            request.finished_us = now_us
+            request.finish(now_us)
             self._running -= 1
             if request.intent == LIVE:
                 self._live_running -= 1

@@ -16,6 +16,7 @@ What was lived stays in ``--progress`` and is not lived again. Last line: JSON.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
 import sys
@@ -154,7 +155,8 @@ def _lived(wanted: Sequence[Errand], path: Path, workers: int) -> list[Lived]:
     rest = [errand for errand in wanted if errand not in done]
     say(f"{len(found)} paths were lived before, {len(rest)} are to be; progress in {path}")
     began_s = time.monotonic()
-    with ProcessPoolExecutor(workers) as pool:
+    # A path holds 100,000 requests and no cycle among them: looking for one is a sixth of the time
+    with ProcessPoolExecutor(workers, initializer=gc.disable) as pool:
         for count, job in enumerate(as_completed([pool.submit(live, one) for one in rest]), 1):
             found.append(job.result())
             progress.add(job.result(), 0)
