@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks import traces
 from benchmarks.queue_model import LIVE, LIVE_TOKENS, Request
@@ -27,24 +28,27 @@ SHORTER = 9
 
 
 @cache
-def hour() -> tuple[tuple[float, int], ...]:
+def hour() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """When each request came, in seconds, and its tokens. Raises Unavailable without the trace."""
     rows = traces.lines("azure_llm_2023", "AzureLLMInferenceTrace_conv.csv")
     found = conversations(rows, always(LIVE_KIND))
-    return tuple((one.arrival_s, one.output_tokens) for one in found)
+    at_s, tokens = zip(*((one.arrival_s, one.output_tokens) for one in found), strict=True)
+    return np.array(at_s), np.array(tokens)
 
 
 def replayed(rate_per_s: float, seed: int) -> Iterator[Request]:
     """Chats without end, by arrival: the hour again and again."""
     rng = np.random.default_rng([seed, 3])
-    rows = hour()
-    length_s = rows[-1][0] + 1.0
-    kept = rate_per_s * length_s / (COPIES * len(rows))
+    at_s, tokens = hour()
+    length_s = at_s[-1] + 1.0
+    kept = rate_per_s * length_s / (COPIES * len(at_s))
     starts = rng.uniform(0.0, length_s, COPIES)
-    laid = sorted(((at_s - start) % length_s, tokens) for start in starts for at_s, tokens in rows)
+    laid_s = ((at_s - starts[:, None]) % length_s).ravel()
+    sizes = np.clip(np.rint(np.tile(tokens, COPIES) / SHORTER), 2, LIVE_TOKENS[1])
+    order = np.lexsort((np.tile(tokens, COPIES), laid_s))
+    laid_s, sizes = laid_s[order], sizes[order].astype(int)
     for turn in itertools.count():
-        coins = rng.random(len(laid)) < kept
-        for (at_s, tokens), stays in zip(laid, coins, strict=True):
-            if stays:
-                size = min(max(round(tokens / SHORTER), 2), LIVE_TOKENS[1])
-                yield Request(LIVE, size, round((turn * length_s + at_s) * MICROS))
+        stays = rng.random(len(laid_s)) < kept
+        arrivals_us = np.rint((turn * length_s + laid_s[stays]) * MICROS).astype(int)
+        for arrival_us, size in zip(arrivals_us.tolist(), sizes[stays].tolist(), strict=True):
+            yield Request(LIVE, size, arrival_us)
