@@ -1,7 +1,8 @@
 """``Features`` straight from a simulated fleet's records, with no bus and no stage between.
 
 A request is in the 5 s window in which it arrived, under the stamp it arrived under. Windows are
-folded anew at each look, from the few seconds that are asked for, by the stage's own arithmetic.
+folded by the stage's own arithmetic, from the few seconds that are asked for, and anew only where
+something has changed since they were asked for last.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from engine.simulated.fleet import Fleet
-from signals.events import MICROS
+from signals.events import MICROS, Second
 from signals.features.model import (
     ATOM_S,
     EngineSeen,
@@ -25,11 +26,15 @@ from signals.features.windows import Tally, atom_of, start_of
 ATOM_US = ATOM_S * MICROS
 TRIAL_US = 2 * 3600 * MICROS
 """A whole trial's rows are looked for this far back from when it was first asked for."""
-BEFORE_US = 600 * MICROS
+BEFORE_US = 120 * MICROS
 """A block's rows are looked for this far back: the loop asks every second for one that runs."""
 SLICE_US = 10 * MICROS
 RECENT_US = 120 * MICROS
 """Where the latest requests are looked for."""
+MAX_SLICES = 256
+"""Folded stretches of 5 s that are remembered: 20 minutes, more than a block takes."""
+
+Records = tuple[list[RequestRow], list[Second]]
 
 
 class SimulatedFeatures:
@@ -38,6 +43,7 @@ class SimulatedFeatures:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._asked_us: dict[tuple[str, int | None], int] = {}
+        self._slices: dict[int, tuple[Records, list[WindowRevision]]] = {}
 
     @property
     def now_us(self) -> int:
@@ -60,19 +66,15 @@ class SimulatedFeatures:
         """5 s windows that begin in [from, to), by key."""
         del target, width_s
         start_us = start_of(from_us + ATOM_US - 1, ATOM_S)
-        until_us = min(to_us + ATOM_US, self.now_us)
-        tallies: defaultdict[WindowKey, Tally] = defaultdict(Tally)
-        for row in self._fleet.requests(start_us - 1, until_us):
-            _count(tallies[_atom(row)], row)
-        for second in self._fleet.records(start_us, until_us):
-            for intent, load in second.intents.items():
-                key = atom_of(second.stamp, intent, second.from_us)
-                tallies[key].load(second, load)
-        return [
-            self._window(key, tally)
-            for key, tally in sorted(tallies.items(), key=lambda one: one[0])
-            if start_us <= key.start_us < to_us
-        ]
+        until_us = min(to_us, self.now_us)
+        found: list[WindowRevision] = []
+        if self._fleet.keeps_time:
+            for at_us in range(start_us, until_us, ATOM_US):
+                found += self._slice(at_us)
+        else:
+            found = self._folded(*self._records(start_us, until_us))
+        found.sort(key=lambda window: window.key)
+        return [window for window in found if start_us <= window.key.start_us < to_us]
 
     def arrived(self, target: str, *, from_us: int, width_s: int) -> Mapping[str, int]:
         """Requests since then, by intent."""
@@ -130,6 +132,37 @@ class SimulatedFeatures:
         """The replicas."""
         del target
         return list(self._fleet.engines())
+
+    def _slice(self, at_us: int) -> list[WindowRevision]:
+        """The windows of 5 s, folded anew only when something in them has changed."""
+        now = self._records(at_us, at_us + ATOM_US)
+        if at_us + ATOM_US > self.now_us:
+            return self._folded(*now)
+        before = self._slices.get(at_us)
+        if before is None or before[0] != now:
+            before = self._slices[at_us] = now, self._folded(*now)
+            if len(self._slices) > MAX_SLICES:
+                del self._slices[min(self._slices)]
+        return before[1]
+
+    def _records(self, from_us: int, to_us: int) -> tuple[list[RequestRow], list[Second]]:
+        """What arrived and what seconds began in [from, to); all of them end soon after."""
+        requests = self._fleet.requests(from_us - 1, to_us - 1)
+        seconds = self._fleet.records(from_us, to_us + ATOM_US)
+        if self._fleet.keeps_time:
+            seconds = [second for second in seconds if from_us <= second.from_us < to_us]
+        return requests, seconds
+
+    def _folded(
+        self, requests: Sequence[RequestRow], seconds: Sequence[Second]
+    ) -> list[WindowRevision]:
+        tallies: defaultdict[WindowKey, Tally] = defaultdict(Tally)
+        for row in requests:
+            _count(tallies[_atom(row)], row)
+        for second in seconds:
+            for intent, load in second.intents.items():
+                tallies[atom_of(second.stamp, intent, second.from_us)].load(second, load)
+        return [self._window(key, tally) for key, tally in tallies.items()]
 
     def _since_us(self, trial: str, block: int | None) -> int:
         """Before anything of a block: it is asked for soon after it began."""

@@ -8,6 +8,7 @@ up. Routing draws from a stream of its own, so that it is the same whatever the 
 from __future__ import annotations
 
 import hashlib
+import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -20,6 +21,7 @@ from engine.simulated.faults import Fault, MemoryShrinks, Restart
 from engine.simulated.offered import Arrivals, Offered
 from engine.simulated.replica import Replica
 from engine.simulated.rows import request_row
+from engine.simulated.seconds import Told
 from engine.simulated.spec import ReplicaSpec
 from engine.simulated.visit import Visit
 from signals.errors import Rejected
@@ -67,6 +69,7 @@ class Fleet:
         }
         self._in_order = list(self._replicas.values())
         self._visits: list[Visit] = []
+        self._made: dict[tuple[str, int], tuple[Second, SecondRow]] = {}
         dies = any(isinstance(one, Restart | MemoryShrinks) for one in faults)
         dies = dies or any(spec.memory_blocks is not None for spec in replicas.values())
         self._looks = len(replicas) > 1 and (dies or router == "least_loaded")
@@ -90,6 +93,11 @@ class Fleet:
         return self._replicas[name]
 
     @property
+    def keeps_time(self) -> bool:
+        """Whether every replica's wall clock is right for ever."""
+        return all(replica.keeps_time for replica in self._in_order)
+
+    @property
     def replicas(self) -> tuple[str, ...]:
         """Their names."""
         return tuple(self._replicas)
@@ -99,36 +107,24 @@ class Fleet:
     def requests(self, from_us: int, to_us: int) -> list[RequestRow]:
         """Requests that arrived in (from, to], by arrival, as known now. Times are as told by the
         replica's clock; which they are goes by true time."""
-        rows = (
-            request_row(
-                visit,
-                self._replicas[visit.stamp.replica],
-                self._slos.get(visit.intent) or Slo(),
-                now_us=self.clock.now_us,
-            )
-            for visit in self._arrived(from_us, min(to_us, self.clock.now_us))
-        )
+        now_us = self.clock.now_us
+        rows = [
+            visit.row
+            if visit.settled
+            else visit.told
+            if visit.stands_us > now_us and (visit.finished_us or math.inf) > now_us
+            else self._row(visit, now_us)
+            for visit in self._arrived(from_us, min(to_us, now_us))
+        ]
         return [row for row in rows if row is not None]
 
     def records(self, from_us: int, to_us: int) -> list[Second]:
         """``second`` records that ended in (from, to] and were not lost, by time."""
-        found = []
-        for replica in self._in_order:
-            told = replica.seconds.told
-            low, high = (
-                bisect_right(told, at, key=lambda one: one.to_us) for at in (from_us, to_us)
-            )
-            found += [
-                (one.to_us, one.record(replica.skew_us(one.to_us)))
-                for one in told[low:high]
-                if not replica.lost(one.to_us)
-            ]
-        found.sort(key=lambda pair: pair[0])
-        return [record for _, record in found]
+        return [record for record, _ in self._told(from_us, to_us)]
 
     def seconds(self, from_us: int, to_us: int) -> list[SecondRow]:
         """The same as the controller reads them."""
-        return [row_of_second(record) for record in self.records(from_us, to_us)]
+        return [row for _, row in self._told(from_us, to_us)]
 
     def incomplete(self, from_us: int, to_us: int) -> bool:
         """Whether records of some moment in (from, to] were lost: no verdict may read it."""
@@ -143,7 +139,8 @@ class Fleet:
         del self._visits[: bisect_right(self._visits, before_us, key=_arrival_us)]
         for replica in self._in_order:
             told = replica.seconds.told
-            del told[: bisect_right(told, before_us, key=lambda one: one.to_us)]
+            del told[: bisect_right(told, before_us, key=_to_us)]
+        self._made = {key: made for key, made in self._made.items() if key[1] > before_us}
 
     # -- arrivals ------------------------------------------------------------------------------
 
@@ -176,6 +173,30 @@ class Fleet:
     def _arrived(self, from_us: int, to_us: int) -> list[Visit]:
         low, high = (bisect_right(self._visits, at, key=_arrival_us) for at in (from_us, to_us))
         return self._visits[low:high]
+
+    def _row(self, visit: Visit, now_us: int) -> RequestRow | None:
+        replica, slo = self._replicas[visit.stamp.replica], self._slos.get(visit.intent)
+        return request_row(visit, replica, slo or Slo(), now_us=now_us)
+
+    def _told(self, from_us: int, to_us: int) -> list[tuple[Second, SecondRow]]:
+        """Each record is made when somebody first asks: a loop asks for the same ones for long."""
+        found = []
+        for replica in self._in_order:
+            told = replica.seconds.told
+            low, high = (bisect_right(told, at, key=_to_us) for at in (from_us, to_us))
+            found += [
+                (one.to_us, self._made.get((replica.name, one.to_us)) or self._make(replica, one))
+                for one in told[low:high]
+                if not replica.lost(one.to_us)
+            ]
+        if len(self._in_order) > 1:
+            found.sort(key=lambda pair: pair[0])
+        return [made for _, made in found]
+
+    def _make(self, replica: Replica, told: Told) -> tuple[Second, SecondRow]:
+        record = told.record(replica.skew_us(told.to_us))
+        made = self._made[replica.name, told.to_us] = record, row_of_second(record)
+        return made
 
     def _seen(self, replica: Replica) -> EngineSeen:
         skew_ms = replica.skew_us(self.now_us) / 1000
@@ -212,6 +233,10 @@ def curve(spec: ReplicaSpec) -> tuple[tuple[int, int, int], ...]:
 
 def _arrival_us(visit: Visit) -> int:
     return visit.arrival_us
+
+
+def _to_us(told: Told) -> int:
+    return told.to_us
 
 
 def _of(faults: Sequence[Fault], replica: str) -> list[Fault]:

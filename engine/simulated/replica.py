@@ -117,8 +117,15 @@ class Replica:
         """Gaps in its sequence so far."""
         return sum(one.at_us + one.for_us <= by_us for one in self._losses)
 
+    @property
+    def keeps_time(self) -> bool:
+        """Whether its wall clock is right for ever."""
+        return not self._skews
+
     def skew_us(self, at_us: float) -> int:
         """What its wall clock is off by then."""
+        if not self._skews:
+            return 0
         return next((one.skew_us for one in reversed(self._skews) if one.at_us <= at_us), 0)
 
     # -- what the fleet does -------------------------------------------------------------------
@@ -238,12 +245,10 @@ class Replica:
         while inbox and inbox[0].arrival_us <= self.at_us:
             visit = inbox.popleft()
             if self._back_us is not None:
-                visit.stamp = settings.stamp
+                visit.stamp = settings.arm_of(visit).stamp
                 visit.end("error", visit.arrival_us, AWAY)
                 continue
-            offered = visit.offered
-            tokens = offered.prompt_tokens + offered.output_tokens
-            visit.stamp = settings.arrive(offered.class_, tokens, visit.arrival_us)
+            tokens = settings.arrive(visit)
             self.seconds.arrived(visit.intent, tokens)
             self._seq += 1
             if not lines.fits(tokens):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec.structs import replace
 
 from engine.simulated.replica import Replica
@@ -10,7 +12,6 @@ from engine.stamps import seen
 from signals.events import Arrived, Finished
 from signals.features.model import RequestRow
 from signals.features.requests import judge, row_of_arrival, row_of_end
-from signals.ids import uuid7
 from signals.settings import Slo
 
 
@@ -18,18 +19,26 @@ def request_row(visit: Visit, replica: Replica, slo: Slo, *, now_us: int) -> Req
     """The row at ``now_us``, which never goes back; None when every record of it was lost.
 
     Asked for again and again by whoever decides, so each is made at most twice: at its arrival, and
-    at its end, after which nothing about it changes.
+    at its end, after which nothing about it changes. Between the two ``visit.told`` will do until
+    ``visit.stands_us``.
     """
     if visit.settled:
         return visit.row
+    ended_us = visit.finished_us
     if visit.row is None and not replica.lost(visit.arrival_us):
         visit.row = row_of_arrival(_arrived(visit, replica), slo)
-    ended_us, watermark_us = visit.finished_us, now_us + replica.skew_us(now_us)
+    watermark_us = now_us + replica.skew_us(now_us)
     if ended_us is not None and ended_us <= now_us and not replica.lost(ended_us):
         row = row_of_end(_finished(visit, ended_us, replica), visit.row, slo)
         visit.row, visit.settled = _judged(row, slo, watermark_us), True
         return visit.row
-    return None if visit.row is None else _judged(visit.row, slo, watermark_us)
+    if visit.row is None:
+        return None
+    row = visit.told = _judged(visit.row, slo, watermark_us)
+    if replica.keeps_time:
+        undecided = row.good is None and row.deadline_us is not None
+        visit.stands_us = float(row.deadline_us or 0) if undecided else math.inf
+    return row
 
 
 def _judged(row: RequestRow, slo: Slo, watermark_us: int) -> RequestRow:
@@ -42,7 +51,7 @@ def _arrived(visit: Visit, replica: Replica) -> Arrived:
     return Arrived(
         seq=0,
         stamp=seen(visit.stamp),
-        request_id=_request_id(visit),
+        request_id=visit.request_id(visit.stamp.target),
         intent=offered.intent,
         class_=offered.class_,
         arrival_us=visit.arrival_us + replica.skew_us(visit.arrival_us),
@@ -58,7 +67,7 @@ def _finished(visit: Visit, ended_us: float, replica: Replica) -> Finished:
     return Finished(
         seq=0,
         stamp=seen(visit.stamp),
-        request_id=_request_id(visit),
+        request_id=visit.request_id(visit.stamp.target),
         intent=offered.intent,
         class_=offered.class_,
         arrival_us=told_us,
@@ -84,9 +93,3 @@ def _tpot_us(visit: Visit, ended_us: float) -> int | None:
     if visit.first_us is None or visit.emitted < 2:
         return None
     return round((ended_us - visit.first_us) / (visit.emitted - 1))
-
-
-def _request_id(visit: Visit) -> str:
-    """Engine-minted: the target, and an id that rises with time."""
-    chance = visit.number.to_bytes(8, "big")
-    return f"{visit.stamp.target}.{uuid7(visit.arrival_us, chance)}"

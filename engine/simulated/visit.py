@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from engine.generation import CLASSES
 from engine.simulated.offered import Offered
 from policies.runtime_config import Stamp
 from signals.events import Status
 from signals.features.model import RequestRow
+from signals.ids import uuid7
 
 
 class Visit:
@@ -17,7 +20,8 @@ class Visit:
     it drew by step s is known without touching it: ``emitted + s - joined``. ``ends``: the step
     that gives it its last token; None while it does not decode. ``shared``: KV blocks it leaves to
     the prefix cache, ``refs`` the hashes of them. ``row``: as it was told of last, ``settled`` once
-    that is for good.
+    that is for good; before, ``told`` is the row with its judgement, and stands until ``stands_us``
+    unless it ends.
     """
 
     __slots__ = (
@@ -44,8 +48,10 @@ class Visit:
         "settled",
         "shared",
         "stamp",
+        "stands_us",
         "status",
         "tokens",
+        "told",
     )
 
     stamp: Stamp
@@ -76,6 +82,17 @@ class Visit:
         self.refs: list[int] = []
         self.row: RequestRow | None = None
         self.settled = False
+        self.told: RequestRow | None = None
+        self.stands_us = 0.0
+
+    def request_id(self, target: str) -> str:
+        """Engine-minted: the target, and an id that rises with time."""
+        return f"{target}.{uuid7(self.arrival_us, self.number.to_bytes(8, 'big'))}"
+
+    def bound(self, answer_tokens: int) -> None:
+        """Its answer has at most so many tokens."""
+        if answer_tokens < self.offered.output_tokens:
+            self.offered = replace(self.offered, output_tokens=answer_tokens)
 
     def end(self, status: Status, at_us: float, error: str | None = None) -> None:
         """It is over."""
