@@ -12,10 +12,13 @@ from msgspec import Struct, structs
 
 from controller.baselines import baseline_in_force
 from controller.desired import desired
+from controller.drift.noting import drift_note, noted_drift
 from controller.following import MANY
 from controller.limiting import around_of, below, guards_of, limits_of, risk_of
+from controller.notes import noted
 from controller.state import Declared
 from controller.store.port import Tx
+from controller.trial.budget import budget_of
 from policies.guardrails import Around, Case, Finding, findings
 from policies.knobs import KnobSpec
 from policies.lifecycle import FINAL, STATES
@@ -88,6 +91,8 @@ def around_now(tx: Tx, declared: Declared, seen: RuntimeConfig, *, now_us: int) 
         overrides=tx.overrides(target=declared.name, state="active", limit=MANY),
         changes=tx.declared_changes(target=declared.name, from_us=settled_us, limit=MANY),
         trial=trials[0] if trials else None,
+        budget=budget_of(declared.trial, noted(tx, declared.name), now_us=now_us),
+        alarm=noted_drift(tx.note(drift_note(declared.name))).alarm,
     )
 
 

@@ -11,8 +11,10 @@ from typing import Final
 
 from controller.config.guardrails import limits
 from controller.desired import kept_layers
+from controller.drift.following import Alarm
 from controller.state import Declared
 from controller.trials import Trial
+from policies.budgets import TrialBudget
 from policies.changes import DeclaredChange
 from policies.guardrails import Around
 from policies.knobs import KnobSpec
@@ -49,8 +51,13 @@ def around_of(
     overrides: Iterable[Override] = (),
     changes: Iterable[DeclaredChange] = (),
     trial: Trial | None = None,
+    alarm: Alarm | None = None,
+    budget: TrialBudget,
 ) -> Around:
-    """What is around a proposal for this target."""
+    """What is around a proposal for this target. ``alarm``: of drift, if one stands.
+
+    ``budget``: of trials.
+    """
     running = trial is not None and trial.state != "done"
     return Around(
         policies=tuple(policies),
@@ -60,6 +67,9 @@ def around_of(
         settle_us=declared.guardrails.settle_s * MICROS,
         replicas=max(1, len(declared.target.engine.control_urls)),
         trial=trial.plan.policy_id if running and trial is not None else None,
+        budget=budget,
+        drift="" if alarm is None else alarm.words,
+        drift_figures={} if alarm is None else alarm.figures,
     )
 
 

@@ -21,10 +21,13 @@ from controller.baselines import baseline_in_force
 from controller.carried_over import carry_over, left_over, note_of
 from controller.considering import remembered
 from controller.desired import Wishes
+from controller.drift.following import DriftState
+from controller.drift.noting import drift_note, due_drift, noted_drift
 from controller.fleet import Fleet
 from controller.following import MANY, follow_latch, follows
 from controller.latch import Changes, Latched, standing
 from controller.looking import Looker
+from controller.notes import key_of, noted
 from controller.past import ReplicaPast, due
 from controller.rules.firing import Rules, Timers
 from controller.rules.swapping import carried
@@ -73,6 +76,8 @@ class TargetLoop:
         self._past: Mapping[str, ReplicaPast] = {}
         self._noted_past: Mapping[str, ReplicaPast] = {}
         self._noted: Mapping[str, str] | None = None
+        self._drift: DriftState | None = None
+        self._noted_drift = DriftState()
         self._loaded: tuple[tuple[int, Changes], LoopState] | None = None
         self._lost = 0
         self._carried_over = False
@@ -128,14 +133,20 @@ class TargetLoop:
         self._record_acts()
         state = self._load(changes, now_us)
         waiting = any(policy.state == "approved" for policy in state.policies)
-        seen = self._looker.look(state.trial, now_us=now_us, mono_s=self._mono(), plant=waiting)
+        seen = self._looker.look(
+            state.trial,
+            now_us=now_us,
+            mono_s=self._mono(),
+            plant=waiting,
+            drift_us=state.drift.to_us,
+        )
         if self._carries_over(seen, now_us):
             return True
         replicas = self._replicas()
         seen = msgspec.structs.replace(seen, replicas=replicas, others=self._others())
         step = self._committed(state, seen, changes, now_us)
         self._timers, self._last_reads, self._told = step.timers, step.last_reads, step.told
-        self._past, self._noted = step.past, step.noted
+        self._past, self._noted, self._drift = step.past, step.noted, step.drift
         self.steps += 1
         return self._act(step, seen, standing(changes), now_us)
 
@@ -194,6 +205,7 @@ class TargetLoop:
             told=self._told,
             past=self._past,
             noted=self._noted or {},
+            drift=self._drift or DriftState(),
         )
 
     def _replicas(self) -> tuple[RuntimeConfig, ...]:
@@ -218,7 +230,9 @@ class TargetLoop:
             if not self._past:
                 self._past = self._noted_past = _stored_past(tx, name)
             if self._noted is None:
-                self._noted = _stored_notes(tx, name)
+                self._noted = noted(tx, name)
+            if self._drift is None:
+                self._drift = self._noted_drift = noted_drift(tx.note(drift_note(name)))
         if not followed:
             with self._store.write() as tx:
                 follow_latch(tx, name, self._fleet.latch.changes(name), now_us=now_us)
@@ -269,6 +283,8 @@ class TargetLoop:
         self._lost = 0
         if self._notes_past(step):
             self._noted_past = step.past
+        if self._notes_drift(step):
+            self._noted_drift = step.drift
         return step
 
     def _decided_anew(self, before: LoopState, now: LoopState, seen: Seen, now_us: int) -> Step:
@@ -284,10 +300,13 @@ class TargetLoop:
         every_us = self._declared.serve.read_noted_s * MICROS
         return bool(step.segments) or due(step.past, self._noted_past, every_us=every_us)
 
+    def _notes_drift(self, step: Step) -> bool:
+        return due_drift(step.drift, self._noted_drift, self._declared.drift)
+
     def _writes(self, step: Step) -> bool:
         changed = (step.born, step.moves, step.facts, step.adopted, step.ended, step.decisions)
         memory = step.last_reads != self._last_reads or step.noted != self._noted
-        memory = memory or self._notes_past(step)
+        memory = memory or self._notes_past(step) or self._notes_drift(step)
         return any(changed) or step.trial is not None or memory
 
     def _write(self, tx: Tx, step: Step, now_us: int) -> None:
@@ -316,11 +335,13 @@ class TargetLoop:
         if step.last_reads != self._last_reads:
             tx.set_note(note_of(name), msgspec.json.encode(step.last_reads).decode())
         if step.noted != self._noted:
-            tx.set_note(f"noted:{name}", msgspec.json.encode(step.noted, order="sorted").decode())
+            tx.set_note(key_of(name), msgspec.json.encode(step.noted, order="sorted").decode())
         for segment in step.segments:
             tx.add_segment(segment, actor=LOOP, at_us=now_us)
         if self._notes_past(step):
             tx.set_note(f"past:{name}", msgspec.json.encode(step.past).decode())
+        if self._notes_drift(step):
+            tx.set_note(drift_note(name), msgspec.json.encode(step.drift).decode())
 
     def _act(self, step: Step, seen: Seen, latched: Latched | None, now_us: int) -> bool:
         """Bring the wish to the engine. The latch is read again right before each PATCH."""
@@ -348,8 +369,3 @@ def _stored_last_reads(tx: Tx, target: str) -> dict[str, LastRead]:
 def _stored_past(tx: Tx, target: str) -> dict[str, ReplicaPast]:
     body = tx.note(f"past:{target}")
     return {} if body is None else msgspec.json.decode(body, type=dict[str, ReplicaPast])
-
-
-def _stored_notes(tx: Tx, target: str) -> dict[str, str]:
-    body = tx.note(f"noted:{target}")
-    return {} if body is None else msgspec.json.decode(body, type=dict[str, str])

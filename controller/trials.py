@@ -67,6 +67,9 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     baseline's misses and ``trip_misses`` more, but ``max_trips`` of those only end the trial
     undecided. Times in seconds. ``split``: a crossover's two halves; replicas in neither stay on
     the baseline and are not counted.
+
+    ``alpha`` is of IMPROVED, and is less where little is left of the budget of trials;
+    ``harm_alpha`` of HARMED, which must not take longer for that (None: as ``alpha``).
     """
 
     id: str
@@ -79,6 +82,7 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     scale: float
     guards: tuple[GuardPlan, ...]
     alpha: float
+    harm_alpha: float | None = None
     guard_alpha: float
     min_units: int
     max_units: int
@@ -99,6 +103,12 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     candidate: Setting
     design: Design = "switchback"
     split: Split = ((), ())
+
+    @property
+    def harm_limit(self) -> float:
+        """What E of any of the G + 1 metrics must reach for HARMED."""
+        alpha = self.alpha if self.harm_alpha is None else self.harm_alpha
+        return (len(self.guards) + 1) / alpha
 
     @property
     def blocks_per_unit(self) -> int:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from policies.budgets import TrialBudget
 from policies.changes import DeclaredChange
 from policies.knobs import KnobSpec
 from policies.limits import Limits
@@ -46,7 +47,8 @@ class Around(Struct, frozen=True, kw_only=True):
     ``policies``: the open ones, the kept ones and those that ended lately. ``specs``: knobs as the
     engine reports them. ``overrides`` and ``changes``: those that may matter now. ``settle_us``:
     trials wait so long after a change. ``replicas``: of the target. ``trial``: the policy whose
-    trial runs or is paused.
+    trial runs or is paused. ``drift``: the alarm that stands, in words, and its figures.
+    ``budget``: of trials, by scope.
     """
 
     policies: tuple[Policy, ...]
@@ -56,6 +58,9 @@ class Around(Struct, frozen=True, kw_only=True):
     settle_us: int = 0
     replicas: int = 1
     trial: str | None = None
+    drift: str = ""
+    drift_figures: Mapping[str, float] = {}
+    budget: TrialBudget = TrialBudget()
 
 
 class Case(Struct, frozen=True, kw_only=True):

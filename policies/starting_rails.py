@@ -50,6 +50,11 @@ def change(case: Case) -> Answer:
     return "", {}
 
 
+def drift(case: Case) -> Answer:
+    """No drift alarm stands: while the engine changes by itself, arms are not compared fairly."""
+    return case.around.drift, dict(case.around.drift_figures)
+
+
 def emergency(case: Case) -> Answer:
     """No emergency acts: what is tried beside one is not compared with the baseline."""
     acting = [p for p in case.others if p.emergency and p.state in ("applying", "in_force")]
@@ -64,6 +69,11 @@ def trial(case: Case) -> Answer:
     if running is None or running == case.own:
         return "", {"trials": 0.0, "allowed": 1.0}
     return f"{running} is on trial", {"trials": 1.0, "allowed": 1.0}
+
+
+def trial_budget(case: Case) -> Answer:
+    """The scope has trials left: of so many a day, or of what the false discovery rate allows."""
+    return case.around.budget.answer(case.proposal.scope, case.now_us)
 
 
 def moving(case: Case) -> Answer:

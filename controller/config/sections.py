@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+from pydantic import model_validator
+
+from policies.budgets import BudgetKind
 from signals.configuring import Section, setting
 
 
@@ -161,6 +164,41 @@ class TrialSettings(Section):
     law_min_dwell_s: float = setting(
         1.0, unit="s", reason="a proposed law leaves a step no sooner", ge=0, le=600
     )
+    budget: BudgetKind = setting(
+        "per_day",
+        unit="",
+        reason="what bounds changes kept by chance: `per_day` so many trials of a scope a day,"
+        " `fdr` the share of them among what is kept (many trials, where many succeed)",
+    )
+    trials_per_day: int = setting(
+        4,
+        unit="trials",
+        reason="per_day: of one scope begun within 24 h, however they end; 4 at α .01 keep .04"
+        " useless changes a day at most",
+        ge=1,
+        le=1000,
+    )
+    fdr: float = setting(
+        0.05,
+        unit="share",
+        reason="fdr: of the changes that a scope's stream keeps so many may be useless",
+        gt=0,
+        le=0.2,
+    )
+    fdr_days: int = setting(
+        7,
+        unit="days",
+        reason="fdr: then a scope's stream begins anew, and the share is promised for it afresh",
+        ge=1,
+        le=365,
+    )
+    least_alpha: float = setting(
+        1e-4,
+        unit="probability",
+        reason="fdr: with less left no trial begins, for it takes twice the units of one at .01",
+        gt=0,
+        le=0.01,
+    )
     proposal_ttl_s: int = setting(
         3600, unit="s", reason="a proposal nobody answers expires", ge=1, le=604_800
     )
@@ -174,6 +212,15 @@ class TrialSettings(Section):
     review_days: int = setting(
         30, unit="days", reason="a kept policy is shown for review after this", ge=1, le=365
     )
+
+    @model_validator(mode="after")
+    def _affordable(self) -> TrialSettings:
+        if self.least_alpha > self.fdr / 10:
+            raise ValueError(
+                f"least_alpha {self.least_alpha:g} is more than a tenth of fdr {self.fdr:g}: even"
+                " the first trial of a stream would not begin"
+            )
+        return self
 
     @property
     def min_units(self) -> int:

@@ -85,7 +85,7 @@ def _ds(units: list[Unit], metric: str) -> list[float]:
 def _harmed(trial: Trial, e: dict[str, float]) -> str | None:
     """The first metric that is worse beyond α/(G+1), primary first."""
     plan = trial.plan
-    limit = (len(plan.guards) + 1) / plan.alpha
+    limit = plan.harm_limit
     metrics = (plan.primary, *(guard.metric for guard in plan.guards))
     return next((metric for metric in metrics if e[f"{metric}<0"] >= limit), None)
 

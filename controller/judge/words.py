@@ -26,7 +26,7 @@ def words(trial: Trial, ruling: Ruling, closed: int) -> str:
         return f"IMPROVED: {effect}; E {up:.3g} ≥ {1 / plan.alpha:.3g}. Guards: {guards or 'none'}"
     if ruling.verdict == "HARMED":
         metric = str(ruling.cause).partition(":")[2]
-        limit = (len(plan.guards) + 1) / plan.alpha
+        limit = plan.harm_limit
         worse = _effect_words(effects(trial).get(metric), ruling.units)
         beside = "" if metric == plan.primary else f"; {effect}"
         return f"HARMED: {worse}; E that it is worse {e[f'{metric}<0']:.3g} ≥ {limit:.3g}{beside}"

@@ -10,7 +10,7 @@ from controller.judge.values import block_values, crossover_values, unit_differe
 from controller.judge.verdict import hard_ruling, rule_on
 from controller.reading import undo
 from controller.state import Draft, Seen
-from controller.trial import blocks, parties
+from controller.trial import blocks, budget, parties
 from controller.trials import Block, BlockValues, Ruling, Trial, TrialPlan, Unit, arms_in
 from policies.policy import Policy
 from policies.runtime_config import Arm, RuntimeConfig
@@ -206,5 +206,6 @@ def _conclude(draft: Draft, policy: Policy, ruling: Ruling) -> None:
         review_us = draft.now_us + draft.declared.trial.review_days * DAY_US
         draft.trial = blocks.finish(draft.trial, now_us=draft.now_us)
         draft.move(policy, "kept", verdict=verdict, review_us=review_us, cause=ruling.words)
+        budget.keep(draft, policy)
         return
     undo(draft, policy, cause=f"{verdict}: {ruling.cause or ruling.words}", verdict=verdict)

@@ -65,6 +65,7 @@ def plan(
         scale=UTILITY_SCALE,
         guards=_guards(policy, declared),
         alpha=limits.alpha,
+        harm_alpha=limits.alpha,
         guard_alpha=limits.guard_alpha,
         min_units=limits.min_units,
         max_units=limits.max_units,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from controller.limiting import around_of, below, limits_of, same
 from controller.state import LOOP, Draft, Seen
-from controller.trial import blocks
+from controller.trial import blocks, budget
 from controller.trial.planning import plan
 from controller.trial.splitting import left_out, split_now
 from controller.trials import Block, Trial
@@ -69,6 +69,8 @@ def around(draft: Draft, specs: Mapping[str, KnobSpec]) -> Around:
         overrides=draft.overrides.values(),
         changes=draft.state.changes,
         trial=draft.trial,
+        budget=budget.budget_of(draft.declared.trial, draft.noted, now_us=draft.now_us),
+        alarm=draft.drift.alarm,
     )
 
 
@@ -118,6 +120,7 @@ def _start_trial(draft: Draft, policy: Policy, seen: Seen) -> None:
     if isinstance(frozen, str):
         draft.move(policy, "failed", cause=f"INCONCLUSIVE: {frozen}", verdict="INCONCLUSIVE")
         return
+    frozen = budget.begin(draft, policy, frozen)
     draft.trial = blocks.begin(Trial(plan=frozen, began_us=draft.now_us), now_us=draft.now_us)
     draft.note_plan(frozen)
     out = [] if split is None else left_out(split, seen)

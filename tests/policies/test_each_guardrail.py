@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
+from policies.budgets import ScopeTrials, TrialBudget
 from policies.changes import DeclaredChange
 from policies.guardrails import RAILS, Around, Case, Finding, findings, may_begin
 from policies.limits import FreezeWindow, Limits
@@ -250,10 +251,43 @@ def test_a_policy_does_not_stand_in_its_own_way() -> None:
     assert may_begin(own, around, limits=limited(), now_us=NOW_US) is None
 
 
+def test_a_scope_begins_only_so_many_trials_a_day_unless_a_person_asks() -> None:
+    ago_us = [NOW_US - hours * HOUR_US for hours in (25, 23, 2)]
+    spent = {"target": ScopeTrials(began_us=tuple(ago_us))}
+    budget = TrialBudget(per_day=2, scopes=spent)
+    denied = found("trial_budget", wish(16), budget=budget)
+    assert denied.outcome == "deny"
+    assert denied.figures == {"begun": 2.0, "allowed": 2.0, "left_s": 3600.0}
+    assert "2 trials of scope target began within 24 h; allowed 2; next in 3600 s" in denied.words
+    later = found("trial_budget", wish(16), budget=budget, now_us=NOW_US + HOUR_US)
+    assert (later.outcome, later.figures["begun"]) == ("pass", 1.0)
+    assert budget.answer("live", NOW_US)[0] == ""
+    assert found("trial_budget", wish(16, origin=PERSON), budget=budget).outcome == "exempt"
+    assert found("trial_budget", wish(16, emergency=True), budget=budget).outcome == "exempt"
+    waits = may_begin(
+        policy(),
+        Around(policies=(), specs={CAP.name: CAP}, budget=budget),
+        limits=limited(),
+        now_us=NOW_US,
+    )
+    assert waits is not None and waits.guardrail == "trial_budget"
+
+
+def test_a_stream_that_has_spent_its_level_waits_for_the_next() -> None:
+    poor = ScopeTrials(level=5e-5, renews_us=NOW_US + HOUR_US)
+    budget = TrialBudget(kind="fdr", least_level=1e-4, scopes={"target": poor})
+    denied = found("trial_budget", wish(16), budget=budget)
+    assert denied.outcome == "deny"
+    assert denied.figures == {"level": 5e-5, "least": 1e-4, "left_s": 3600.0}
+    renewed = found("trial_budget", wish(16), budget=budget, now_us=NOW_US + HOUR_US)
+    assert renewed.outcome == "pass"
+
+
 def test_every_guardrail_is_tested_by_name_and_says_what_it_asks() -> None:
     here = {rail.name for rail in RAILS}
     elsewhere = {"ladder", "duplicate", "cooldown", "pending", "rate"}
     mine = {"knob", "bounds", "step", "flip", "blacklist", "place_rate", "dwell", "blast"}
-    mine |= {"freeze", "change", "override", "trial", "emergency", "moving"}
+    mine |= {"freeze", "change", "override", "trial", "emergency", "moving", "drift"}
+    mine |= {"trial_budget"}
     assert here == mine | elsewhere
     assert all((rail.check.__doc__ or "").strip() for rail in RAILS)
