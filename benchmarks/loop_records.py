@@ -29,7 +29,9 @@ class Errors:
 
     def _one(self, seen: RuntimeConfig) -> Finished:
         assert seen.trial is not None
-        trial = SeenTrial(id=seen.trial.id, block=seen.trial.block, arm=seen.trial.arm)
+        trial = SeenTrial(
+            id=seen.trial.id, block=seen.trial.block, arm=seen.trial.arm or "baseline"
+        )
         now_us = time.time_ns() // 1000
         found = Finished(
             seq=self._seq,

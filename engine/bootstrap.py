@@ -127,6 +127,8 @@ class EngineProcess:
             capacity_budget=capacity.step_token_budget,
             boot_active_cap=settings.boot_active_cap,
             boot_step_token_budget=settings.boot_step_token_budget,
+            capacity_answer=capacity.context,
+            intents=tuple(self._run.intents),
         )
         self._live = LiveSettings(
             self._identity,

@@ -1,12 +1,21 @@
-"""The knobs of the embedded engine, with the capacity that was measured when it started."""
+"""The knobs of the embedded engine, with the capacity that was measured when it started.
+
+``active_cap`` and ``step_token_budget`` are shared by all that runs. ``answer_tokens`` is not: it
+bounds the answer of a request when that arrives, so each intent may have its own, and half of the
+sessions another than the rest.
+"""
 
 from __future__ import annotations
 
-from policies.knobs import KnobSpec
+from collections.abc import Sequence
+
+from policies.knobs import TARGET_SCOPE, KnobSpec
 
 ACTIVE_CAP = "active_cap"
 STEP_TOKEN_BUDGET = "step_token_budget"
+ANSWER_TOKENS = "answer_tokens"
 LOWEST_BUDGET = 32
+LOWEST_ANSWER = 16
 
 
 def embedded_knobs(
@@ -15,12 +24,16 @@ def embedded_knobs(
     capacity_budget: int,
     boot_active_cap: int | None,
     boot_step_token_budget: int | None,
+    capacity_answer: int = 0,
+    intents: Sequence[str] = (),
 ) -> tuple[KnobSpec, ...]:
-    """Specs of ``active_cap`` and ``step_token_budget``; an unset boot value is the capacity.
+    """The specs; an unset boot value is the capacity.
 
     A boot value above the capacity is lowered to it: the capacity is only known once measured.
+    ``capacity_answer``: the longest context; 0: no ``answer_tokens``. ``intents`` may each have
+    their own.
     """
-    return (
+    shared = (
         KnobSpec(
             name=ACTIVE_CAP,
             unit="sequences",
@@ -43,4 +56,23 @@ def embedded_knobs(
             risk="low",
             doc="tokens one step computes at most: one per running sequence, the rest is prefill",
         ),
+    )
+    answer = _answer(capacity_answer, tuple(intents)) if capacity_answer else None
+    return shared if answer is None else (*shared, answer)
+
+
+def _answer(capacity: int, intents: tuple[str, ...]) -> KnobSpec:
+    return KnobSpec(
+        name=ANSWER_TOKENS,
+        unit="tokens",
+        low=min(LOWEST_ANSWER, capacity),
+        capacity=capacity,
+        boot=capacity,
+        capability="live",
+        scopes=(TARGET_SCOPE, *intents),
+        per_request=True,
+        effect_delay_s=1.0,
+        risk="medium",
+        doc="tokens an answer has at most, whatever its client asks; counts for requests that"
+        " arrive from then on",
     )

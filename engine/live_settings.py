@@ -3,7 +3,7 @@
 ::
 
     control API ── submit(patch) ─► [pending] ─┐                     ┌─► Future: the applied answer
-    chat API ── arrive(...) ─► stamp           ▼ boundary(load), on  │
+    chat API ── arrive(...) ─► its arm         ▼ boundary(load), on  │
                                     pass time ► apply pending ► let laws look ► limits of the step
                                                the engine's thread
 
@@ -13,6 +13,7 @@ belong together. It is held for microseconds.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -20,8 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
+from msgspec import Struct
+
 from engine.generation import Limits, Load
-from engine.knobs import ACTIVE_CAP, STEP_TOKEN_BUDGET
+from engine.knobs import ACTIVE_CAP, ANSWER_TOKENS, STEP_TOKEN_BUDGET
 from engine.metering import ArrivalMeter
 from engine.settings_book import SettingsBook
 from engine.settings_checks import check_patch
@@ -29,8 +32,20 @@ from engine.settings_in_force import EngineIdentity, Instant
 from policies.knobs import KnobSpec
 from policies.runtime_config import Patch, RuntimeConfig, Stamp
 from signals.errors import Rejected, Unavailable
+from signals.events import MICROS
+from signals.ids import RANDOM_BYTES, uuid7
 
 Clock = Callable[[], Instant]
+
+
+class Arrival(Struct, frozen=True, kw_only=True):
+    """A request that arrived: its id, the stamp it belongs to for ever, when it came, and the most
+    tokens that its answer may have."""
+
+    id: str
+    stamp: Stamp
+    at: Instant
+    max_tokens: int
 
 
 def system_clock() -> Instant:
@@ -86,13 +101,29 @@ class LiveSettings:
         with self._lock:
             return self._book.values()
 
-    def arrive(self, intent: str, class_: str, *, offered_tokens: int) -> tuple[Stamp, Instant]:
-        """Count one arriving request; the stamp it belongs to for ever, and when it came."""
+    def arrive(
+        self,
+        intent: str,
+        class_: str,
+        *,
+        prompt_tokens: int,
+        max_tokens: int,
+        session: str | None = None,
+    ) -> Arrival:
+        """Count one arriving request, and put it where its session belongs.
+
+        ``max_tokens``: what the client asked for, which the engine's own bound may lower.
+        """
+        random = os.urandom(RANDOM_BYTES)
         with self._lock:
             now = self._clock()
-            self._meter.note(class_, tokens=offered_tokens, now_s=now.mono_s)
-            self._observer.arrived(intent, offered_tokens)
-            return self._book.stamp, now
+            known = f"{self._book.stamp.target}.{uuid7(round(now.wall_s * MICROS), random)}"
+            arm = self._book.arriving.of(known if session is None else session)
+            bound = arm.value(ANSWER_TOKENS, intent)
+            most = max_tokens if bound is None else min(max_tokens, bound)
+            self._meter.note(class_, tokens=prompt_tokens + most, now_s=now.mono_s)
+            self._observer.arrived(intent, prompt_tokens + most)
+            return Arrival(id=known, stamp=arm.stamp, at=now, max_tokens=most)
 
     def read(self, *, after_seq: int = -1) -> RuntimeConfig:
         """What is in force now, and the changes numbered above ``after_seq``."""

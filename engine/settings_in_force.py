@@ -9,8 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from engine.laws_running import RunningLaw
+from policies.knobs import KnobSpec
 from policies.laws import Law
-from policies.runtime_config import Fallback, Shrink
+from policies.runtime_config import Fallback, ObservedSetting, Shrink
+from policies.settings import split
 
 
 class Instant(Struct, frozen=True, kw_only=True):
@@ -85,6 +87,29 @@ class HoldableClock:
         if self._held_since_s is not None:
             self._held_total_s += mono_s - self._held_since_s
             self._held_since_s = None
+
+
+def observed(
+    at: str, setting: InForce, spec: KnobSpec, clock: HoldableClock, now: Instant, *, running: int
+) -> ObservedSetting:
+    """A place's setting as GET shows it. ``running`` sequences tell whether a cap drains."""
+    knob, scope = split(at)
+    left_s = next_change_at = None
+    if setting.expires_s is not None:
+        left_s = max(0.0, setting.expires_s - clock.now_s(now.mono_s))
+        next_change_at = None if clock.held else now.wall_s + left_s
+    return ObservedSetting(
+        knob=knob,
+        scope=scope,
+        value=setting.observed,
+        law=setting.law,
+        shrink=setting.shrink,
+        policy_id=setting.policy_id,
+        fallback=setting.fallback,
+        expires_in_s=left_s,
+        next_change_at=next_change_at,
+        draining=spec.capability == "drain" and running > setting.observed,
+    )
 
 
 def digest(settings: Mapping[str, int | Law]) -> str:

@@ -12,12 +12,17 @@ from signals.events import SeenStamp, SeenTrial
 def seen(stamp: Stamp) -> SeenStamp:
     """The stamp of a signal made under these settings."""
     trial = stamp.trial
+    arm = None if trial is None else trial.arm
     return SeenStamp(
         target=stamp.target,
         replica=stamp.replica,
         incarnation=stamp.incarnation,
         version=stamp.version,
         digest=stamp.digest,
-        trial=None if trial is None else SeenTrial(id=trial.id, block=trial.block, arm=trial.arm),
+        trial=(
+            None
+            if trial is None or arm is None
+            else SeenTrial(id=trial.id, block=trial.block, arm=arm)
+        ),
         policies=stamp.policies,
     )

@@ -2,7 +2,8 @@
 
 ``capacity`` is fixed when the engine starts; every policy stays within it. ``capability`` says how
 a change lands: ``live`` (next step), ``drain`` (as work finishes), ``idle`` (only when idle),
-``restart``, or ``unsupported``.
+``restart``, or ``unsupported``. A knob that is ``per_request`` takes effect on a request when it
+arrives and on nothing else, so that two requests beside each other may have different values of it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class KnobSpec(Struct, frozen=True, kw_only=True):
     boot: int
     capability: Capability = "live"
     scopes: tuple[str, ...] = (TARGET_SCOPE,)
+    per_request: bool = False
     effect_delay_s: float
     risk: Risk = "medium"
     doc: str = ""

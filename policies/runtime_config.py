@@ -16,6 +16,12 @@ no answer in time                     unknown: the caller GETs
 ``expires_in_s`` is relative and measured on the engine's monotonic clock; on expiry the engine
 itself goes to ``fallback``, which the controller computed from the layers below. ``hold`` true
 suspends expiries and freezes every law at its present value until ``hold`` false.
+
+A trial moves the whole engine to one ``arm``, or ``split``s its sessions over both: then a request
+arrives in the arm that the keyed hash of its session says (``policies/session_split.py``), and
+settings with ``arm`` ``candidate`` are those of the candidate's sessions alone, over what all have.
+Only a knob that is ``per_request`` can be split. Such settings end with the trial, or with another
+split; when one of them expires, the trial in the stamp ends with it.
 """
 
 from __future__ import annotations
@@ -45,7 +51,9 @@ class Fallback(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SettingChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A knob's new setting; neither ``value`` nor ``law`` means inherit (the boot value)."""
+    """A knob's new setting; neither ``value`` nor ``law`` means inherit (the boot value; at an
+    intent's scope what the target has; of the candidate's arm what all have).
+    """
 
     knob: str
     scope: str = "target"
@@ -55,14 +63,27 @@ class SettingChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     fallback: Fallback | None = None
     policy_id: str | None = None
     expires_in_s: float | None = None
+    arm: Arm | None = None
 
 
-class TrialStamp(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which randomised block and arm a request arrived in."""
+class SessionSplit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which sessions have the candidate: a ``share`` of them, by the hash keyed with ``salt``."""
+
+    salt: str
+    share: float
+
+
+class TrialStamp(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which randomised block and arm a request arrived in.
+
+    A request's stamp always has an ``arm``. An engine's trial has either one, in which all its
+    requests arrive, or a ``split``, by which each session has its own.
+    """
 
     id: str
     block: int
-    arm: Arm
+    arm: Arm | None = None
+    split: SessionSplit | None = None
 
 
 class Patch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,6 +117,7 @@ class ObservedSetting(Struct, frozen=True, kw_only=True):
     expires_in_s: float | None = None
     next_change_at: float | None = None
     draining: bool = False
+    arm: Arm | None = None
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -120,13 +142,15 @@ class Change(Struct, frozen=True, kw_only=True):
     law: Law | None = None
     holder: str | None = None
     trial: TrialStamp | None = None
+    arm: Arm | None = None
 
 
 class RuntimeConfig(Struct, frozen=True, kw_only=True):
     """The answer to GET, and to PATCH once applied.
 
     ``change_id`` is the PATCH this answers (None for GET). ``log_from`` is the lowest ``seq`` still
-    held: a reader that has seen less knows its history has a hole.
+    held: a reader that has seen less knows its history has a hole. ``candidate``: what sessions of
+    the candidate's arm have instead, while a trial splits them.
     """
 
     target: str
@@ -144,6 +168,7 @@ class RuntimeConfig(Struct, frozen=True, kw_only=True):
     settings: tuple[ObservedSetting, ...]
     log_from: int = 0
     changes: tuple[Change, ...] = ()
+    candidate: tuple[ObservedSetting, ...] = ()
 
     @property
     def expected(self) -> str:

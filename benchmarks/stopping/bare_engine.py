@@ -24,6 +24,7 @@ from policies.runtime_config import Stamp
 BEAT_S = 0.01
 APPLY_S = 5.0
 CAPACITY = 64
+ANSWER = 1024
 
 
 class Seat:
@@ -58,6 +59,8 @@ class BareEngine:
             capacity_budget=512,
             boot_active_cap=None,
             boot_step_token_budget=None,
+            capacity_answer=ANSWER,
+            intents=CLASSES,
         )
         identity = EngineIdentity(target=target, replica=replica, incarnation=f"bare-{replica}")
         self.live = LiveSettings(
@@ -68,10 +71,12 @@ class BareEngine:
         self._running: list[Seat] = []
         self._told_running = 0
 
-    def offer(self, class_: str, tokens: int) -> Seat:
+    def offer(self, class_: str, tokens: int, session: str | None = None) -> Seat:
         """A request of so many tokens."""
-        stamp, _ = self.live.arrive(class_, class_, offered_tokens=tokens)
-        seat = Seat(class_, tokens, stamp)
+        arrival = self.live.arrive(
+            class_, class_, prompt_tokens=0, max_tokens=tokens, session=session
+        )
+        seat = Seat(class_, arrival.max_tokens, arrival.stamp)
         with self._lock:
             self._waiting.append(seat)
         return seat

@@ -23,12 +23,9 @@ from engine.http.asks import BadAsk, ChatAsk
 from engine.http.mailbox import Mailbox, Stream
 from engine.http.marks import Marks
 from engine.live_settings import LiveSettings
-from engine.settings_in_force import Instant
 from engine.telemetry.ledger import EndedVisit, Ledger, Visit
 from policies.runtime_config import Stamp
 from signals.errors import NotFound, TrimtabError
-from signals.events import MICROS
-from signals.ids import RANDOM_BYTES, uuid7
 
 LONG_TEXT = 16_384
 """Characters from which tokenising (about 1 µs each) leaves the event loop to a thread."""
@@ -126,37 +123,41 @@ class Conversations:
             raise NotFound(f"no model {ask.model!r}", field="model", allowed=self._model)
         prompt = await self._prompt([message.plain() for message in ask.messages])
         max_tokens = self._rooms.max_tokens(len(prompt), ask.limit)
-        stamp, arrival = self._live.arrive(
-            marks.intent, marks.class_, offered_tokens=len(prompt) + max_tokens
+        arrival = self._live.arrive(
+            marks.intent,
+            marks.class_,
+            prompt_tokens=len(prompt),
+            max_tokens=max_tokens,
+            session=marks.session_id,
         )
         generation = Generation(
-            id=f"{stamp.target}.{uuid7(_us(arrival), os.urandom(RANDOM_BYTES))}",
+            id=arrival.id,
             prompt=prompt,
-            max_tokens=max_tokens,
+            max_tokens=arrival.max_tokens,
             temperature=ask.temperature,
             top_p=ask.top_p,
             seed=_seed(ask.seed),
             stop=ask.stops,
             class_=marks.class_,
             intent=marks.intent,
-            arrival_s=arrival.mono_s,
-            stamp=stamp,
+            arrival_s=arrival.at.mono_s,
+            stamp=arrival.stamp,
             external_id=marks.external_id,
             session_id=marks.session_id,
         )
         stream = self._submit(
             Visit(
                 generation=generation,
-                arrival_wall_s=arrival.wall_s,
+                arrival_wall_s=arrival.at.wall_s,
                 traceparent=marks.traceparent,
             )
         )
         return Conversation(
             id=generation.id,
             model=self._model,
-            created=int(arrival.wall_s),
+            created=int(arrival.at.wall_s),
             prompt_tokens=len(prompt),
-            stamp=stamp,
+            stamp=arrival.stamp,
             stream=stream,
         )
 
@@ -208,10 +209,6 @@ class Conversations:
                 error=error,
             )
         )
-
-
-def _us(moment: Instant) -> int:
-    return round(moment.wall_s * MICROS)
 
 
 def _seed(asked: int | None) -> int:

@@ -70,7 +70,7 @@ def serve(run: EngineRun, arrivals: Arrivals, stop: threading.Event) -> None:
     )
     engine = PacedEngine(
         identity,
-        spec_of(settings),
+        msgspec.structs.replace(spec_of(settings), intents=tuple(run.intents)),
         max_pending=settings.max_pending_patches,
         remembered=settings.remembered_changes,
     )
@@ -108,6 +108,7 @@ def spec_of(settings: EngineSettings) -> ReplicaSpec:
         capacity_budget=settings.capacity_budget,
         boot_active_cap=settings.boot_active_cap,
         boot_step_token_budget=settings.boot_step_token_budget,
+        capacity_answer=settings.context,
         max_queue=settings.max_queue,
     )
 

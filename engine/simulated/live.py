@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 
+from engine.arriving import Arm, Arriving
 from engine.generation import CLASSES, Limits
-from engine.knobs import ACTIVE_CAP, STEP_TOKEN_BUDGET
+from engine.knobs import ACTIVE_CAP, ANSWER_TOKENS, STEP_TOKEN_BUDGET
 from engine.laws_running import RunningLaw
 from engine.metering import ArrivalMeter
 from engine.settings_book import SettingsBook
 from engine.settings_in_force import EngineIdentity, Instant
 from engine.simulated.spec import PREFIX_RETENTION, ReplicaSpec
+from engine.simulated.visit import Visit
 from policies.runtime_config import Patch, RuntimeConfig, Stamp
 from signals.events import MICROS
 
@@ -39,7 +41,8 @@ class Settings:
             remembered=REMEMBERED,
             now=self._instant(at_us),
         )
-        self._told: tuple[float, Stamp] = (at_us, self._book.stamp)
+        self._target = identity.target
+        self._told: tuple[float, Arriving] = (at_us, self._book.arriving)
         self._has_laws = False
         self._take_over(at_us)
 
@@ -52,27 +55,39 @@ class Settings:
         """The number in force of every knob."""
         return self._book.values()
 
-    def arrive(self, class_: str, tokens: int, at_us: int) -> Stamp:
-        """Count one arrival; the stamp it belongs to for ever.
+    def arm_of(self, visit: Visit) -> Arm:
+        """Where an arrival belongs: its session, or without one the request itself.
 
         What arrived while a step ran belongs to what was in force during that step.
         """
-        self._meter.note(class_, tokens=tokens, now_s=at_us / MICROS)
+        since_us, before = self._told
+        arriving = before if visit.arrival_us < since_us else self._book.arriving
+        if arriving.split is None:
+            return arriving.baseline
+        return arriving.of(visit.offered.session or visit.request_id(self._target))
+
+    def arrive(self, visit: Visit) -> int:
+        """Count one arrival; its stamp for ever, and its bound. The tokens that it offers."""
+        arm, offered = self.arm_of(visit), visit.offered
+        visit.stamp = arm.stamp
+        if ANSWER_TOKENS in arm.settings:
+            visit.bound(arm.value(ANSWER_TOKENS, visit.intent) or offered.output_tokens)
+        tokens = visit.offered.prompt_tokens + visit.offered.output_tokens
+        self._meter.note(offered.class_, tokens=tokens, now_s=visit.arrival_us / MICROS)
         if self._has_laws:
             self.look_at_us = 0.0
-        since_us, before = self._told
-        return before if at_us < since_us else self._book.stamp
+        return tokens
 
     def look(self, at_us: float) -> None:
         """Come to a boundary: expiries that are due, then every law."""
-        before = self._book.stamp
+        before = self._book.arriving
         self._book.pass_time(self._instant(at_us))
         self._moved_from(before, at_us)
         self._take_over(at_us)
 
     def apply(self, patch: Patch, at_us: float, running: int) -> RuntimeConfig:
         """Apply a patch whole, or raise ``Rejected``/``Conflict`` and change nothing."""
-        before = self._book.stamp
+        before = self._book.arriving
         answer = self._book.apply(patch, self._instant(at_us), running=running)
         self._moved_from(before, at_us)
         self._take_over(at_us)
@@ -85,8 +100,9 @@ class Settings:
     def _instant(self, at_us: float) -> Instant:
         return Instant(mono_s=at_us / MICROS, wall_s=(at_us + self.skew_us) / MICROS)
 
-    def _moved_from(self, before: Stamp, at_us: float) -> None:
-        if before is not self._book.stamp and self._told[0] < at_us:
+    def _moved_from(self, before: Arriving, at_us: float) -> None:
+        changed = before.baseline.stamp is not self._book.arriving.baseline.stamp
+        if changed and self._told[0] < at_us:
             self._told = (at_us, before)
 
     def _take_over(self, at_us: float) -> None:
@@ -99,7 +115,7 @@ class Settings:
         )
         has_cache = PREFIX_RETENTION in book.specs
         self.retention = book.setting(PREFIX_RETENTION).observed if has_cache else 0
-        running = [one for knob in book.specs if (one := book.setting(knob).running) is not None]
+        running = book.running_laws
         self._has_laws = bool(running) and not book.held
         self.look_at_us = MICROS * book.next_expiry_s(self._instant(at_us))
         if self._has_laws:

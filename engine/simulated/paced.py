@@ -91,9 +91,16 @@ class PacedEngine:
         with self._lock:
             if self._waits + len(self._inbox) >= self._spec.max_queue:
                 raise QueueFull(f"{self._spec.max_queue} requests are waiting already")
-            stamp, now = self.live.arrive(offered.intent, offered.class_, offered_tokens=tokens)
-            visit = Visit(self._offered, offered, round(now.mono_s * MICROS))
-            visit.stamp = stamp
+            arrival = self.live.arrive(
+                offered.intent,
+                offered.class_,
+                prompt_tokens=offered.prompt_tokens,
+                max_tokens=offered.output_tokens,
+                session=offered.session,
+            )
+            visit = Visit(self._offered, offered, round(arrival.at.mono_s * MICROS))
+            visit.stamp = arrival.stamp
+            visit.bound(arrival.max_tokens)
             self._offered += 1
             stay = Stay(visit)
             self._inbox.append(stay)

@@ -18,6 +18,8 @@ class ReplicaSpec(Struct, frozen=True, kw_only=True):
     what really fits (None: as believed); a step that needs more than fits kills the engine, which
     is then away for ``restart_us``. ``capacity_retention`` > 0 gives it a prefix cache and the live
     knob ``prefix_retention_blocks`` (blocks as in ``Offered.prefix``), 0 neither.
+    ``capacity_answer`` > 0 gives it the knob ``answer_tokens``, of which each of ``intents`` may
+    have its own.
     """
 
     step_times: StepTimes
@@ -30,6 +32,8 @@ class ReplicaSpec(Struct, frozen=True, kw_only=True):
     boot_step_token_budget: int | None = None
     capacity_retention: int = 0
     boot_retention: int | None = None
+    capacity_answer: int = 0
+    intents: tuple[str, ...] = ()
     max_queue: int = 100_000
     restart_us: int = 30_000_000
     second_us: int = 1_000_000
@@ -41,6 +45,8 @@ class ReplicaSpec(Struct, frozen=True, kw_only=True):
             capacity_budget=self.capacity_budget,
             boot_active_cap=self.boot_active_cap,
             boot_step_token_budget=self.boot_step_token_budget,
+            capacity_answer=self.capacity_answer,
+            intents=self.intents,
         )
         return (*knobs, *self._retention()) if self.capacity_retention else knobs
 

@@ -85,7 +85,11 @@ def control(engine_under_test: EngineUnderTest) -> Iterator[Control]:
     """Control of an idle engine in its boot settings, with no hold and no trial."""
     with engine_under_test.client() as client:
         control = Control(client)
-        inherit = [{"knob": spec["name"]} for spec in control.get()["knobs"]]
+        inherit = [
+            {"knob": spec["name"], "scope": scope}
+            for spec in control.get()["knobs"]
+            for scope in spec["scopes"]
+        ]
         control.patch(*inherit, hold=False)
         wait.until(lambda: engine_under_test.running() == 0, "the engine is idle")
         yield control

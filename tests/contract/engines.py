@@ -2,8 +2,9 @@
 
 To add one: a function that yields an ``EngineUnderTest`` for a started engine, and a line in
 ``tests/contract/conftest.py``. The engine has at least the knob ``active_cap`` with the
-capability ``drain`` and a capacity of 4 or more, knows the classes ``interactive`` and ``batch``,
-and stands in its boot settings.
+capability ``drain`` and a capacity of 4 or more, and a knob that is ``per_request``:
+``answer_tokens``, of which each intent may have its own. It knows the classes ``interactive`` and
+``batch``, and stands in its boot settings.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class EngineUnderTest(Struct, frozen=True, kw_only=True):
 
     ``offer(count, tokens, class_)`` sends so many requests of exactly ``tokens`` output tokens,
     the same ones every time; ``running()`` is the number of sequences running now.
+    ``chat(session, intent, tokens)`` asks for so many tokens in a session, and waits.
     """
 
     name: str
@@ -76,6 +78,7 @@ class EngineUnderTest(Struct, frozen=True, kw_only=True):
     foreign_keys: tuple[str, ...]
     offer: Callable[[int, int, str], Offered]
     running: Callable[[], int]
+    chat: Callable[[str, str, int], Answer]
 
     def client(self) -> httpx.Client:
         """A connection with the control key."""
@@ -95,10 +98,11 @@ class EngineUnderTest(Struct, frozen=True, kw_only=True):
 def embedded(engine: RunningEngine) -> Iterator[EngineUnderTest]:
     """The product's own engine, as a process."""
 
-    def ask(number: int, tokens: int, class_: str) -> Answer:
+    def ask(number: int, tokens: int, class_: str, **marks: str) -> Answer:
         answer = PLAIN.post(
             f"{engine.url}/v1/chat/completions",
-            headers={"Authorization": f"Bearer {SERVING_KEY}", "X-Trimtab-Class": class_},
+            headers={"Authorization": f"Bearer {SERVING_KEY}", "X-Trimtab-Class": class_}
+            | {f"X-Trimtab-{name}": value for name, value in marks.items()},
             json={
                 "model": engine.model,
                 "messages": [
@@ -127,6 +131,9 @@ def embedded(engine: RunningEngine) -> Iterator[EngineUnderTest]:
         foreign_keys=(SERVING_KEY,),
         offer=offer,
         running=lambda: int(engine.figure("vllm:num_requests_running")),
+        chat=lambda session, intent, tokens: ask(
+            1, tokens, "interactive", Session=session, Intent=intent
+        ),
     )
 
 
@@ -151,6 +158,7 @@ def bare(folder: Path) -> Iterator[EngineUnderTest]:
             foreign_keys=(SERVING_KEY,),
             offer=offer,
             running=lambda: engine.running,
+            chat=lambda session, intent, tokens: ask(engine.offer(intent, tokens, session)),
         )
     assert not list(folder.iterdir()), "it leaves nothing behind"
 
@@ -159,7 +167,8 @@ def simulated(folder: Path) -> Iterator[EngineUnderTest]:
     """The engine of arithmetic, each step taking its time."""
     times = StepTimes(base_us=8_000, per_decode_us=100, per_prefill_us=10)
     identity = EngineIdentity(target="chat", replica="r0", incarnation="simulated")
-    engine = PacedEngine(identity, ReplicaSpec(step_times=times))
+    spec = ReplicaSpec(step_times=times, capacity_answer=1024, intents=("interactive", "batch"))
+    engine = PacedEngine(identity, spec)
 
     def ask(stay: Stay) -> Answer:
         assert stay.done.wait(60), "a request never ended"
@@ -167,15 +176,18 @@ def simulated(folder: Path) -> Iterator[EngineUnderTest]:
         stamp = json.loads(msgspec.json.encode(stay.visit.stamp))
         return Answer(text=text, tokens=stay.visit.emitted, finish="length", stamp=stamp)
 
-    def offer(count: int, tokens: int, class_: str) -> Offered:
-        one = offered.Offered(
+    def one(tokens: int, class_: str, session: str | None = None) -> offered.Offered:
+        return offered.Offered(
             arrival_s=0.0,
             intent=class_,
             class_="batch" if class_ == "batch" else "interactive",
             prompt_tokens=10,
             output_tokens=tokens,
+            session=session,
         )
-        stays = [engine.offer(one) for _ in range(count)]
+
+    def offer(count: int, tokens: int, class_: str) -> Offered:
+        stays = [engine.offer(one(tokens, class_)) for _ in range(count)]
         return Offered([partial(ask, stay) for stay in stays])
 
     door = bind("127.0.0.1", 0)
@@ -187,5 +199,6 @@ def simulated(folder: Path) -> Iterator[EngineUnderTest]:
             foreign_keys=(SERVING_KEY,),
             offer=offer,
             running=lambda: engine.running,
+            chat=lambda session, intent, tokens: ask(engine.offer(one(tokens, intent, session))),
         )
     assert not list(folder.iterdir()), "it leaves nothing behind"

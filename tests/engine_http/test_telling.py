@@ -106,7 +106,8 @@ def test_seconds_tell_load_steps_and_knobs_and_are_cut_at_every_new_block(
         assert sum(s.steps.b for s in mine) >= 3
         assert sum(s.steps.f for s in mine) > 0
     assert all(earlier.to_us <= later.from_us + 1000 for earlier, later in pairwise(seconds))
-    assert all(set(s.knobs) == {"active_cap", "step_token_budget"} for s in seconds)
+    knobs = {"active_cap", "step_token_budget", "answer_tokens"}
+    assert all(set(s.knobs) == knobs for s in seconds)
 
 
 def test_while_ingest_is_away_nothing_is_held_up_and_the_lost_are_counted(

@@ -111,7 +111,7 @@ def test_every_arrival_is_counted_under_the_stamp_it_was_given() -> None:
 
     def arrive() -> None:
         while not stop.is_set():
-            stamp, _ = live.arrive("live", "interactive", offered_tokens=1)
+            stamp = live.arrive("live", "interactive", prompt_tokens=1, max_tokens=0).stamp
             given[stamp.version] = given.get(stamp.version, 0) + 1
 
     client = threading.Thread(target=arrive)
