@@ -24,7 +24,8 @@ unexport PYTHONHOME
 
 .PHONY: help setup models run test check format types docs bench-engine bench-ingest bench-loop \
 	bench-stop bench-audit bench-simulator bench-simulator-truth bench-deciding bench-tuning \
-	bench-drift bench-judge bench-control campaign counter-checks constraints clean distclean
+	bench-drift bench-judge bench-control bench-control-live campaign counter-checks \
+	constraints clean distclean
 
 help: ## Show the commands
 	@awk 'BEGIN {FS = ":.*## "; print "make …"} \
@@ -126,6 +127,9 @@ bench-tuning: $(READY) ## Tuning regret on measured engines (TRIMTAB_DATA=FOLDER
 
 bench-control: $(READY) ## What the loop is worth on simulated load, beside those it must beat
 	@$(PY) -m benchmarks.control $(ARGS)
+
+bench-control-live: models ## Static caps, the emergency rule and a law on the real engine
+	@$(PY) -m benchmarks.control_live $(ARGS)
 
 bench-drift: $(READY) ## Drift detectors on residuals and on raw latency: false alarms, delay
 	@$(PY) -m benchmarks.drift $(ARGS)

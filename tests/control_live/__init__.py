@@ -1,0 +1,1 @@
+"""The benchmark of control on the real engine, without the engine: its load and its arithmetic."""
