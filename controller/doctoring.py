@@ -107,6 +107,7 @@ def _rules(seen: Seen) -> Iterator[Finding]:
 def _target(name: str, seen: Seen) -> Iterator[Finding]:
     glance = seen.targets[name]
     yield from _control(name, glance)
+    yield from _drift(name, glance)
     yield from _replicas(name, glance)
     yield from _engines(name, glance, seen.now_us)
     yield from _windows(name, glance, seen)
@@ -123,6 +124,14 @@ def _control(name: str, glance: Mapping[str, Any]) -> Iterator[Finding]:
         what = "killed" if control["killed"] else "held"
         told = f"{what} by {control['actor']}: {control['reason']}"
         yield Finding(level="WARN", about=name, what=told, advice=f"trimtab release {name}")
+
+
+def _drift(name: str, glance: Mapping[str, Any]) -> Iterator[Finding]:
+    alarm = glance["drift"]["alarm"]
+    if alarm is not None:
+        told = f"drift: {alarm['words']}; no trial starts"
+        advice = f"was it deployed or scaled? then: trimtab changes declare {name} deploy --reason"
+        yield Finding(level="WARN", about=name, what=told, advice=f"{advice} …")
 
 
 def _replicas(name: str, glance: Mapping[str, Any]) -> Iterator[Finding]:

@@ -10,18 +10,21 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from controller.drift.blocks import DriftBlock, block_of
 from controller.fleet import Replica
+from controller.holdback.drawing import Holdback
 from controller.judge.trips import misses_s
 from controller.rating import ScopedRates
-from controller.state import BlockCounts, BlockRows, Declared, PlantInput, Seen
+from controller.state import BlockCounts, BlockRows, Declared, PlantInput, Seen, Traffic
 from controller.trial import blocks
 from controller.trials import Block, Trial, arm_of, arms_in
 from controller.watching import Watched
 from policies.runtime_config import Arm, RuntimeConfig
 from signals.errors import Unavailable
 from signals.events import MICROS
-from signals.features.model import Features, RequestRow, WindowRevision
+from signals.features.model import Features, RequestRow, SecondRow, WindowRevision
 from signals.features.view import feature_values
 from signals.features.windows import merge_steps
 
@@ -73,14 +76,25 @@ class Looker:
         self._rates = rates
         self._cached = Cached()
 
-    def look(self, trial: Trial | None, *, now_us: int, mono_s: float, plant: bool) -> Seen:
+    def look(
+        self,
+        trial: Trial | None,
+        *,
+        now_us: int,
+        mono_s: float,
+        plant: bool,
+        drift_us: int = 0,
+        holdback: Holdback | None = None,
+    ) -> Seen:
         """What there is to see now. ``plant``: somebody waits for a plan, so don't wait for it.
+        ``drift_us``: blocks up to then were looked at for drift.
 
         Without the feature store it is a blind look: the engine alone.
         """
         observed = self._observe(trial, now_us)
         try:
-            return self._see(observed, trial, now_us, mono_s, plant)
+            seen = self._see(observed, trial, now_us, mono_s, plant, drift_us)
+            return replace(seen, held=self._held(holdback, seen.closed_us))
         except Unavailable as error:
             log.warning("%s: blind: %s", self._declared.name, error.detail)
             return Seen(
@@ -112,6 +126,7 @@ class Looker:
         now_us: int,
         mono_s: float,
         plant: bool,
+        drift_us: int,
     ) -> Seen:
         name = self._declared.name
         watermark_us = self._features.watermark_us(name)
@@ -126,7 +141,29 @@ class Looker:
             open_counts=self._open(trial, now_us, mono_s) if trial is not None and running else {},
             plant=self._plant(now_us, mono_s, at_once=plant),
             skew_us=self._cached.skew_us,
+            drift=self._drift(trial, closed_us, drift_us),
         )
+
+    def _drift(self, trial: Trial | None, closed_us: int, after_us: int) -> tuple[DriftBlock, ...]:
+        """The next block that has closed, if any; after a time away the latest few, in turn."""
+        limits, name = self._declared.drift, self._declared.name
+        length_us = limits.block_s * MICROS
+        ends_us = closed_us - closed_us % length_us
+        oldest_us = max(0, ends_us - limits.catch_up * length_us)
+        from_us = max(after_us - after_us % length_us, oldest_us)
+        if from_us >= ends_us:
+            return ()
+        to_us = from_us + length_us
+        block = block_of(
+            self._features.windows(name, from_us=from_us, to_us=to_us),
+            self._features.seconds(name, from_us=from_us, to_us=to_us),
+            trial=trial,
+            intents=tuple(self._declared.target.intents)[: limits.max_intents],
+            from_us=from_us,
+            to_us=to_us,
+            min_requests=limits.min_requests,
+        )
+        return (block,)
 
     def _view(self, now_us: int, mono_s: float) -> Mapping[str, float]:
         if mono_s - self._cached.features_at_s >= VIEW_EVERY_S:
@@ -150,18 +187,28 @@ class Looker:
         found = {}
         for unit in blocks.due(trial, closed_us=closed_us):
             for block in unit.blocks:
-                found[block.index] = self._rows(trial, block)
+                found[block.index] = self._rows(trial.plan.id, block)
         return found
 
-    def _rows(self, trial: Trial, block: Block) -> BlockRows:
-        plan, began_us = trial.plan, block.began_us or 0
+    def _held(self, holdback: Holdback | None, closed_us: int) -> dict[int, BlockRows]:
+        if holdback is None:
+            return {}
+        ended = [one.block for one in holdback.blocks if not one.settled and one.block.ended_us]
+        return {
+            block.index: self._rows(holdback.plan.id, block)
+            for block in ended
+            if block.ended_us is not None and block.ended_us <= closed_us
+        }
+
+    def _rows(self, trial: str, block: Block) -> BlockRows:
+        began_us = block.began_us or 0
         windows = self._features.windows(
-            plan.target, from_us=began_us - 5 * MICROS, to_us=block.ended_us or began_us
+            self._declared.name, from_us=began_us - 5 * MICROS, to_us=block.ended_us or began_us
         )
         return BlockRows(
-            requests=tuple(self._features.trial_requests(plan.id, block=block.index)),
-            seconds=tuple(self._features.trial_seconds(plan.id, block=block.index)),
-            incomplete=any(w.incomplete for w in windows if _of(w, plan.id, block.index)),
+            requests=tuple(self._features.trial_requests(trial, block=block.index)),
+            seconds=tuple(self._features.trial_seconds(trial, block=block.index)),
+            incomplete=any(w.incomplete for w in windows if _of(w, trial, block.index)),
         )
 
     def _open(self, trial: Trial, now_us: int, mono_s: float) -> dict[tuple[int, Arm], BlockCounts]:
@@ -230,6 +277,7 @@ class Looker:
             points=tuple(s.steps for s in seconds if s.steps.n)[-PLANT_POINTS:],
             kv=engines[0].kv if engines else None,
             context_tokens=_context(requests, self._declared.plant.memory_quantile),
+            traffic=_traffic(requests, seconds),
         )
 
 
@@ -262,6 +310,27 @@ def _drain(requests: Mapping[str, Sequence[RequestRow]]) -> float:
         if row.finished_us is not None and row.ttft_us is not None
     ]
     return max(0.0, _p95(spans) / MICROS) if spans else ASSUMED_DRAIN_S
+
+
+def _traffic(
+    requests: Mapping[str, Sequence[RequestRow]], seconds: Sequence[SecondRow]
+) -> dict[str, Traffic]:
+    """By intent with requests that ended well lately."""
+    found = {}
+    for intent, rows in requests.items():
+        done = [row for row in rows if row.status == "ok" and row.output_tokens > 0]
+        if not done:
+            continue
+        output = sum(row.output_tokens for row in done) / len(done)
+        spread = sum((row.output_tokens - output) ** 2 for row in done) / len(done)
+        waited = sum(second.waiting.get(intent, 0) > 0 for second in seconds)
+        found[intent] = Traffic(
+            prompt_tokens=sum(row.prompt_tokens for row in done) / len(done),
+            output_tokens=output,
+            output_cv2=spread / output**2,
+            waiting_share=waited / len(seconds) if seconds else 0.0,
+        )
+    return found
 
 
 def _context(requests: Mapping[str, Sequence[RequestRow]], share: float) -> float:

@@ -5,7 +5,8 @@
     windows, read-back ──► take in ──► judge ──► heed ──► start ──► propose ──► expire ──► wish
                             │            │         │        │          │
        restarts, strangers' ┘   kept or  │  pins,  │ plan   │  rules,  │ guardrails,
-       changes, applied        reverting ┘ freezes ┘ frozen ┘  plant   ┘ mode
+       changes, applied       reverting, ┘ freezes ┘ frozen ┘  plant,  ┘ mode
+                                taught                         learner
 
 The shell (``controller/serve.py``) loads ``LoopState`` and ``Seen``, calls ``step``, commits all of
 the answer in one transaction, and only then acts on ``desired``. Given the same arguments the
@@ -17,7 +18,11 @@ from __future__ import annotations
 from random import Random
 
 from controller.desired import wishes
+from controller.drifting import follow_drift
 from controller.emergencies import release
+from controller.holdback.running import hold_back
+from controller.holdback.wishing import held
+from controller.learning.teaching import teach
 from controller.overriding import check_ground, end_overrides, heed
 from controller.proposing import propose
 from controller.reading import take_in
@@ -36,10 +41,12 @@ def step(state: LoopState, seen: Seen, *, now_us: int, rng: Random) -> Step:
         return finish(draft, skew_us=seen.skew_us)
     take_in(draft, seen)
     end_overrides(draft)
+    follow_drift(draft, seen)
     if not (state.control.hold or state.control.killed):
         check_ground(draft, seen)
         if not seen.blind:
             judge(draft, seen)
+            teach(draft, seen)
         release(draft, seen)
         heed(draft)
         suspend(draft)
@@ -47,6 +54,7 @@ def step(state: LoopState, seen: Seen, *, now_us: int, rng: Random) -> Step:
             start(draft, seen)
             propose(draft, seen)
         expire(draft)
+    hold_back(draft, seen)
     return finish(draft, skew_us=seen.skew_us)
 
 
@@ -63,10 +71,11 @@ def finish(draft: Draft, *, skew_us: int) -> Step:
     trial = draft.trial
     if trial is not None and trial.state == "running" and blocks.open_block(trial) is None:
         trial = blocks.begin(trial, now_us=draft.now_us)
+    back = held(draft.noted, now_us=draft.now_us, skew_us=skew_us)
     wish = wishes(
         draft.state.baseline,
         draft.policies.values(),
-        trial,
+        trial if trial is not None and trial.state != "done" else back,
         draft.state.control,
         draft.overrides.values(),
         on_kill=draft.declared.target.on_kill,
@@ -80,6 +89,7 @@ def finish(draft: Draft, *, skew_us: int) -> Step:
         adopted=tuple(draft.adopted),
         ended=tuple(draft.ended),
         decisions=tuple(draft.decisions),
+        learners=tuple(draft.learners),
         told=draft.told,
         facts=tuple(draft.facts),
         last_reads=draft.last_reads,
@@ -89,4 +99,5 @@ def finish(draft: Draft, *, skew_us: int) -> Step:
         segments=tuple(draft.segments),
         past=draft.past,
         noted=draft.noted,
+        drift=draft.drift,
     )

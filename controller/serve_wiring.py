@@ -207,7 +207,9 @@ def _declared(settings: Settings, name: str) -> Declared:
         guardrails=settings.guardrails,
         serve=settings.serve,
         plant=settings.plant,
+        learner=settings.learner,
         control=settings.control,
+        drift=settings.drift,
     )
 
 

@@ -15,7 +15,9 @@ from controller.config.acts import ControlSettings
 from controller.config.guardrails import GuardrailSettings
 from controller.config.sections import ServeSettings, SupervisorSettings, TrialSettings
 from controller.config.targets import EngineChoice, Knobs, KnobSettings, TargetSettings
+from controller.drift.settings import DriftSettings
 from controller.identity.settings import IdempotencySettings, LockoutSettings, OidcSettings
+from controller.learner.settings import LearnerSettings
 from controller.metric_checks import check
 from controller.plant.settings import PlantSettings
 from controller.privacy import PrivacySettings
@@ -32,10 +34,12 @@ from signals.settings import FeatureSettings, IngestSettings, MetricSettings, Na
 __all__ = [
     "DEFAULT_METRICS",
     "ControlSettings",
+    "DriftSettings",
     "EngineChoice",
     "GuardrailSettings",
     "KnobSettings",
     "Knobs",
+    "LearnerSettings",
     "OnKill",
     "PlantSettings",
     "ServeSettings",
@@ -95,9 +99,11 @@ class Settings(Section):
     lockout: LockoutSettings = Field(default_factory=LockoutSettings)
     idempotency: IdempotencySettings = Field(default_factory=IdempotencySettings)
     plant: PlantSettings = Field(default_factory=PlantSettings)
+    learner: LearnerSettings = Field(default_factory=LearnerSettings)
     control: ControlSettings = Field(default_factory=ControlSettings)
     trial: TrialSettings = Field(default_factory=TrialSettings)
     guardrails: GuardrailSettings = Field(default_factory=GuardrailSettings)
+    drift: DriftSettings = Field(default_factory=DriftSettings)
     rule_tests: RuleTestSettings = Field(default_factory=RuleTestSettings)
     supervisor: SupervisorSettings = Field(default_factory=SupervisorSettings)
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)

@@ -14,6 +14,10 @@ from controller.config.guardrails import GuardrailSettings
 from controller.config.sections import ServeSettings, TrialSettings
 from controller.config.targets import TargetSettings
 from controller.desired import Desired
+from controller.drift.blocks import DriftBlock
+from controller.drift.following import DriftState
+from controller.drift.settings import DriftSettings
+from controller.learner.settings import LearnerSettings
 from controller.past import ReplicaPast, record
 from controller.plant.settings import PlantSettings
 from controller.rules.firing import Rules, Timers
@@ -50,7 +54,9 @@ class Declared(Struct, frozen=True, kw_only=True):
     guardrails: GuardrailSettings
     serve: ServeSettings
     plant: PlantSettings = PlantSettings()
+    learner: LearnerSettings = LearnerSettings()
     control: ControlSettings = ControlSettings()
+    drift: DriftSettings = DriftSettings()
 
 
 class LastRead(Struct, frozen=True, kw_only=True):
@@ -69,6 +75,7 @@ class LoopState(Struct, frozen=True, kw_only=True):
     place, as it was declared last. ``overrides``: active ones. ``last_reads``: by replica.
     ``changes``: declared ones that are open, or ended within ``guardrails.settle_s``.
     ``noted``: by name, what a part of the loop keeps for itself; written when it has changed.
+    ``drift``: what is usual, and an alarm; noted now and then, and whenever the alarm has changed.
     """
 
     declared: Declared
@@ -85,6 +92,7 @@ class LoopState(Struct, frozen=True, kw_only=True):
     changes: tuple[DeclaredChange, ...] = ()
     past: Mapping[str, ReplicaPast] = {}
     noted: Mapping[str, str] = {}
+    drift: DriftState = DriftState()
 
 
 class BlockRows(Struct, frozen=True, kw_only=True):
@@ -106,6 +114,19 @@ class BlockCounts(Struct, frozen=True, kw_only=True):
     misses_s: tuple[float, ...] = ()
 
 
+class Traffic(Struct, frozen=True, kw_only=True):
+    """The shape of one intent's recent requests: mean tokens, and how often some of them waited.
+
+    ``output_cv2``: squared coefficient of variation of the output tokens. ``waiting_share``: of the
+    seconds of all replicas.
+    """
+
+    prompt_tokens: float
+    output_tokens: float
+    output_cv2: float = 1.0
+    waiting_share: float = 0.0
+
+
 class PlantInput(Struct, frozen=True, kw_only=True):
     """What the plant model is fitted on: recent steps, the boot curve, the traffic's shape.
 
@@ -115,7 +136,7 @@ class PlantInput(Struct, frozen=True, kw_only=True):
     ``drain_p95_s``: 95 % of running requests are done this long after they began to decode.
     ``points``: the steps of each second that are summed in ``moments``, by time. ``kv``: how the
     engine keeps keys and values (None: not announced), ``context_tokens``: how long the longer of
-    its recent requests are, prompt and answer (0: none was seen).
+    its recent requests are, prompt and answer (0: none was seen). ``traffic``: by intent.
     """
 
     moments: StepMoments
@@ -129,16 +150,19 @@ class PlantInput(Struct, frozen=True, kw_only=True):
     points: tuple[StepMoments, ...] = ()
     kv: KvLayout | None = None
     context_tokens: float = 0.0
+    traffic: Mapping[str, Traffic] = {}
 
 
 class Seen(Struct, frozen=True, kw_only=True):
     """What the world looks like now. Absent figures are absent, never zero.
 
     ``observed`` is the first replica, ``others`` are those of the rest that answer.
+    ``held``: of the holdback's blocks that are ready to be counted, by index.
     ``due``: rows of each block of the units that are ready to be judged. ``open_counts``: of the
     blocks of the open unit, by index and arm. ``plant`` is None on the steps where it was not
     looked at.
-    ``replicas``: what each one last showed, also those that do not answer now.
+    ``replicas``: what each one last showed, also those that do not answer now. ``drift``: blocks
+    that closed since the last one that was taken in.
     """
 
     observed: RuntimeConfig | None
@@ -151,7 +175,9 @@ class Seen(Struct, frozen=True, kw_only=True):
     plant: PlantInput | None = None
     blind: bool = False
     skew_us: int = 0
+    held: Mapping[int, BlockRows] = {}
     replicas: tuple[RuntimeConfig, ...] = ()
+    drift: tuple[DriftBlock, ...] = ()
 
     def counts(self, block: int, arm: Arm) -> BlockCounts:
         """Of one arm of a block of the open unit; nothing yet where nothing is known."""
@@ -182,6 +208,13 @@ class Ended(Struct, frozen=True, kw_only=True):
     cause: str
 
 
+class SavedLearner(Struct, frozen=True, kw_only=True):
+    """What a learner knew when it drew, as text, under its digest: the draw can be made again."""
+
+    digest: str
+    body: str
+
+
 class Step(Struct, frozen=True, kw_only=True):
     """What one step decided. The shell commits all of it at once, then acts on ``desired``.
 
@@ -195,6 +228,7 @@ class Step(Struct, frozen=True, kw_only=True):
     adopted: tuple[Override, ...]
     ended: tuple[Ended, ...]
     decisions: tuple[Decision, ...]
+    learners: tuple[SavedLearner, ...] = ()
     told: frozenset[str]
     facts: tuple[Fact, ...]
     last_reads: Mapping[str, LastRead]
@@ -204,6 +238,7 @@ class Step(Struct, frozen=True, kw_only=True):
     past: Mapping[str, ReplicaPast] = {}
     apart: Mapping[str, Desired] = {}
     noted: Mapping[str, str] = {}
+    drift: DriftState = DriftState()
 
 
 class Draft:
@@ -225,10 +260,12 @@ class Draft:
         self.ended: list[Ended] = []
         self.told = state.told
         self.decisions: list[Decision] = []
+        self.learners: list[SavedLearner] = []
         self.facts: list[Fact] = []
         self.past: dict[str, ReplicaPast] = dict(state.past)
         self.segments: list[Segment] = []
         self.noted: dict[str, str] = dict(state.noted)
+        self.drift = state.drift
 
     def remember(self, seen: Seen) -> None:
         """Record what each replica had, as far as its log tells by now."""

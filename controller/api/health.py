@@ -16,6 +16,7 @@ from controller.api.answers import Answer
 from controller.api.audit_figures import audit_figures
 from controller.api.ports import Services
 from controller.api.problems import documented
+from controller.drift.noting import drift_note, noted_drift
 from controller.store.port import Tx
 from controller.webhooks.operating import states
 from policies.lifecycle import FINAL, STATES
@@ -73,15 +74,20 @@ class ControllerFigures(Collector):
         age = GaugeMetricFamily(
             "trimtab_watermark_age_seconds", "how far features lag behind now", labels=["target"]
         )
+        drift = GaugeMetricFamily(
+            "trimtab_drift_alarm", "1 while a drift alarm keeps trials waiting", labels=["target"]
+        )
         with self._services.store.read() as tx:
             for target in self._services.settings.targets:
                 _add_target(tx, target, policies, control, units)
+                alarm = noted_drift(tx.note(drift_note(target))).alarm
+                drift.add_metric([target], float(alarm is not None))
         for target in self._services.settings.targets:
             watermark_us = self._services.features.watermark_us(target)
             if watermark_us:
                 age.add_metric([target], (self._services.clock() - watermark_us) / MICROS)
         audit = audit_figures(self._services.audit.publisher.status(), self._services.clock())
-        return (policies, control, units, age, *self._webhooks(), *self._feedback(), *audit)
+        return (policies, control, units, age, drift, *self._webhooks(), *self._feedback(), *audit)
 
     def _webhooks(self) -> Iterable[Metric]:
         """How far each webhook is behind, and what became of its deliveries."""

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from controller.api.watched import DriftShown
 from controller.audit.publishing import HeadStatus
 from controller.audit.verify import Verification
 from controller.history.touching import Met
@@ -173,6 +174,7 @@ class TargetGlance(TargetLine, frozen=True, kw_only=True):
     watermark_us: int
     replicas: list[dict[str, Any]]
     engines: list[dict[str, Any]]
+    drift: DriftShown
 
 
 class TargetSettingsShown(Struct, frozen=True, kw_only=True, tag_field="kind", tag="now"):

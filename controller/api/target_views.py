@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller import exporting
-from controller.api import shapes
+from controller.api import shapes, watched
 from controller.api.ports import Services
 from controller.baselines import baseline_in_force
 from controller.desired import Desired, Wishes, wishes
 from controller.exporting import Export, ExportForm
 from controller.fleet import Replica
 from controller.history.times import rfc3339
+from controller.holdback.wishing import held
 from controller.looking import VIEW_SPAN_S
+from controller.notes import noted
 from controller.rating import Rating, ScopedRates, terms
 from controller.reconciler import differs, not_offered
 from controller.rollback import known_segment
@@ -70,6 +72,7 @@ def glance(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
             if t.ruling is not None and t.ruling.verdict is not None
         ]
         waiting = tx.policies(target=target, states=("pending",))
+        drift = watched.drift(tx, target)
     specs = seen.knobs if seen is not None else ()
     knobs = [_knob(spec, aim, wished.shared, modes, seen) for spec in specs]
     for knob in knobs:
@@ -84,6 +87,7 @@ def glance(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
         "watermark_us": services.features.watermark_us(target),
         "replicas": [_replica(one, wished) for one in services.fleet.of(target)],
         "engines": services.features.engines(target),
+        "drift": drift,
     }
 
 
@@ -161,7 +165,7 @@ def _wishes(services: Services, tx: Tx, target: str, now_us: int) -> Wishes:
     return wishes(
         baseline_in_force(tx.baseline(target), aim),
         tx.policies(target=target, states=sorted(LAYERED), limit=1000),
-        _running(tx, target),
+        _running(tx, target) or held(noted(tx, target), now_us=now_us),
         tx.control(target),
         tx.overrides(target=target, state="active", limit=1000),
         on_kill=aim.on_kill,

@@ -58,6 +58,7 @@ def _words(found: Any) -> str:
         _knobs(found["knobs"], held=found["control"]["hold"]),
         _intents(found["attainment"]),
         _trial(found["trial"]),
+        _drift(found["drift"]["alarm"]),
         *(f"verdict  {_verdict(one)}" for one in found["verdicts"]),
         *(f"pending  {p['id']}: {p['words']} ({p['reason']})" for p in found["pending"]),
         *(f"replica  {_replica(one)}" for one in found["replicas"]),
@@ -131,6 +132,10 @@ def _trial(trial: Any) -> str:
     return f"trial    {trial['id']} ({trial['state']}) {trial['hypothesis']}\n         " + (
         trials.progress(trial)
     )
+
+
+def _drift(alarm: Any) -> str:
+    return "" if alarm is None else f"drift    since {when(alarm['since_us'])}: {alarm['words']}"
 
 
 def _verdict(trial: Any) -> str:

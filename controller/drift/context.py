@@ -86,15 +86,21 @@ class ContextResidual(Struct, frozen=True, kw_only=True):
         """Lag-1 correlation of the residuals, 0 to .9."""
         return min(MOST_ALIKE, max(0.0, self.lag / self.rr)) if self.rr > 0 else 0.0
 
+    def _usual(self, r: float) -> float:
+        """At most two deviations of it: a shift that lasts is not to be taken for likeness."""
+        most = 2.0 * math.sqrt(self.rr / self.weight) if self.weight > 0 else 0.0
+        return max(-most, min(most, r)) if most else r
+
     def _residual(self, r: float, keep: float) -> tuple[Self, float | None]:
         left = r - self.alike * self.last if self.whiten else r
         deviation = math.sqrt(self.ee / self.weight) if self.weight > 0 else 0.0
         bounded = left if not deviation else max(-4 * deviation, min(4 * deviation, left))
+        usual, before = self._usual(r), self._usual(self.last)
         after = msgspec.structs.replace(
             self,
             last=r,
-            rr=keep * self.rr + r * r,
-            lag=keep * self.lag + r * self.last,
+            rr=keep * self.rr + usual * usual,
+            lag=keep * self.lag + usual * before,
             weight=keep * self.weight + 1.0,
             ee=keep * self.ee + bounded * bounded,
         )

@@ -29,6 +29,9 @@ from controller.drift.page_hinkley import PageHinkley
 from controller.drift.port import Detector
 from controller.drift.two_window import TwoWindow
 
+LAST = 5
+"""Blocks that the figure of an alarm is of."""
+
 
 class Watch(Struct, frozen=True, kw_only=True):
     """A figure's model and detectors. ``figure`` names it in words, such as ``ttft:live``."""
@@ -49,6 +52,12 @@ class Watch(Struct, frozen=True, kw_only=True):
             page_hinkley=self.page_hinkley.update(x),
             two_window=self.two_window.update(x),
         )
+
+    @property
+    def off(self) -> float:
+        """By how many deviations the last blocks are off what their load explains, on average."""
+        last = self.two_window.values[-LAST:]
+        return sum(last) / len(last) if last else 0.0
 
     def why_not(self) -> str:
         """Why no trial may start, in words; empty while nothing drifts."""

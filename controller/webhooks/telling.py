@@ -33,6 +33,7 @@ TOLD: Final = (
     "mode.",
     "engine.",
     "guardrail.",
+    "drift.",
     "metric.",
     "webhook.",
 )

@@ -59,6 +59,11 @@ def quantile(bins: Mapping[int, int], q: float) -> float | None:
     return float(_mapping.value(max(bins)))
 
 
+def middle_us(key: int) -> float:
+    """What a bin's values are read back as, within 1 %."""
+    return float(_mapping.value(key))
+
+
 def encode(bins: Mapping[int, int]) -> bytes:
     """The same bins always give the same bytes; none give ``b""``."""
     flat = [number for key in sorted(bins) if bins[key] for number in (key, bins[key])]

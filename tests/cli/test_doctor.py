@@ -30,6 +30,7 @@ def glance(**changed: Any) -> dict[str, Any]:
         "knobs": [knob],
         "engines": [engine()],
         "watermark_us": NOW_US - 2 * S,
+        "drift": {"alarm": None},
     }
     return well | changed
 
@@ -119,6 +120,12 @@ UNWELL: list[tuple[dict[str, Any], str, str, str]] = [
         "WARN",
         "chat",
         "3 records missing, 2 dropped",
+    ),
+    (
+        {"targets": {"chat": glance(drift={"alarm": {"words": "ttft:live is off"}})}},
+        "WARN",
+        "chat",
+        "drift: ttft:live is off; no trial starts",
     ),
     ({"targets": {"chat": glance(engines=[])}}, "WARN", "chat", "no engine has ever reported"),
     (
