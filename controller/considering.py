@@ -14,7 +14,9 @@ from controller.baselines import baseline_in_force
 from controller.desired import desired
 from controller.drift.noting import drift_note, noted_drift
 from controller.following import MANY
+from controller.holdback.drawing import left_s
 from controller.limiting import around_of, below, guards_of, limits_of, risk_of
+from controller.memory_wall import guard_wall
 from controller.notes import noted
 from controller.state import Declared
 from controller.store.port import Tx
@@ -84,16 +86,19 @@ def around_now(tx: Tx, declared: Declared, seen: RuntimeConfig, *, now_us: int) 
     """What is around a proposal for this target now, from the store."""
     trials = tx.trials(target=declared.name, running=True, limit=1)
     settled_us = now_us - declared.guardrails.settle_s * MICROS
-    return around_of(
+    notes = noted(tx, declared.name)
+    found = around_of(
         declared,
         remembered(tx, declared.name),
         {spec.name: spec for spec in seen.knobs},
         overrides=tx.overrides(target=declared.name, state="active", limit=MANY),
         changes=tx.declared_changes(target=declared.name, from_us=settled_us, limit=MANY),
         trial=trials[0] if trials else None,
-        budget=budget_of(declared.trial, noted(tx, declared.name), now_us=now_us),
+        budget=budget_of(declared.trial, notes, now_us=now_us),
+        wall=guard_wall(notes, now_us=now_us, model=declared.plant),
         alarm=noted_drift(tx.note(drift_note(declared.name))).alarm,
     )
+    return structs.replace(found, held_s=left_s(notes, now_us))
 
 
 def consider(

@@ -29,7 +29,8 @@ class Desired(Struct, frozen=True, kw_only=True):
     """The whole wish for one engine, by place. ``left_alone``: places that a stranger changed.
 
     ``hold``: the engine keeps what it has; only what is forced is sent all the same.
-    ``through_hold``: a person's rollback, which a hold does not stop.
+    ``through_hold``: a person's rollback, which a hold does not stop. ``candidate``: what sessions
+    of the candidate's arm should have instead, while ``trial`` splits them.
     """
 
     settings: dict[str, Effective]
@@ -37,12 +38,20 @@ class Desired(Struct, frozen=True, kw_only=True):
     hold: bool = False
     left_alone: tuple[str, ...] = ()
     through_hold: bool = False
+    candidate: dict[str, Effective] = {}
 
     def sent(self) -> dict[str, Effective]:
         """The places that may be sent: under a hold the forced ones alone."""
         if not self.hold or self.through_hold:
             return self.settings
         return {at: one for at, one in self.settings.items() if one.kind == "force"}
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """An open block of the holdback: its stamp, and the layers that put the baseline in force."""
+
+    stamp: TrialStamp
+    layers: tuple[Layer, ...] = ()
 
 
 class Wishes(Struct, frozen=True, kw_only=True):
@@ -67,7 +76,7 @@ def current_block(trial: Trial | None) -> Block | None:
 def wishes(
     baseline: Mapping[str, Setting],
     policies: Iterable[Policy],
-    trial: Trial | None,
+    trial: Trial | Held | None,
     control: Control,
     overrides: Iterable[Override] = (),
     *,
@@ -80,26 +89,38 @@ def wishes(
     ``baseline``: by place. ``overrides``: of one target, any state; those that are over count for
     nothing. ``skew_us``: how far the engine's clock is ahead of ours; blocks are told by the
     engine's. A replica in neither half of a crossover keeps what is below the arm, unstamped.
+    ``trial``: where none runs, the open block of the holdback.
     """
     policies, held = tuple(policies), [one for one in overrides if one.in_force(now_us)]
     layers = [*kept_layers(policies), *_emergencies(policies), *_overridden(held)]
     alone = _left_alone(held)
     if control.killed:
         return Wishes(shared=_killed(baseline, layers, alone, on_kill))
-    running = None if control.hold or current_block(trial) is None else trial
+    back = trial if isinstance(trial, Held) and not control.hold else None
+    running = None if isinstance(trial, Held) or control.hold else trial
+    running = None if current_block(running) is None else running
 
     def wish(replica: str | None) -> Desired:
         stamp = (
             None if running is None else stamp_of(running, running.units[-1].blocks[-1], replica)
         )
         arm = [] if running is None else _arm(running, stamp, now_us, skew_us)
-        folded = effective(baseline, [*layers, *arm])
+        if back is not None:
+            stamp, arm = back.stamp, [*back.layers]
+        folded = theirs = effective(baseline, [*layers, *arm])
+        if stamp is not None and stamp.split is not None:
+            folded = effective(baseline, layers)
         left = tuple(at for at in alone if not _by_person(folded.get(at)))
         return Desired(
             settings={at: one for at, one in folded.items() if at not in left},
             trial=stamp,
             hold=control.hold,
             left_alone=left,
+            candidate={
+                at: one
+                for at, one in theirs.items()
+                if folded is not theirs and one.kind == "arm" and at not in left
+            },
         )
 
     apart: dict[str, Desired] = {}
@@ -197,7 +218,8 @@ def _arm(trial: Trial, stamp: TrialStamp | None, now_us: int, skew_us: int) -> l
     since_us = now_us if began_us is None else began_us - skew_us
     length_s = plan_in_force(trial, unit.index).block_s
     expires_us = since_us + round((length_s + EXPIRY_GRACE_S) * 1e6)
-    if stamp is None or stamp.arm != "candidate" or unit.tripped or expires_us <= now_us:
+    stands = stamp is not None and (stamp.split is not None or stamp.arm == "candidate")
+    if not stands or unit.tripped or expires_us <= now_us:
         return []
     return [
         Layer(

@@ -16,6 +16,7 @@ from controller.state import Declared
 from controller.trials import Trial
 from policies.budgets import TrialBudget
 from policies.changes import DeclaredChange
+from policies.guarding import MemoryWall
 from policies.guardrails import Around
 from policies.knobs import KnobSpec
 from policies.limits import Limits
@@ -52,6 +53,7 @@ def around_of(
     changes: Iterable[DeclaredChange] = (),
     trial: Trial | None = None,
     alarm: Alarm | None = None,
+    wall: MemoryWall | None = None,
     budget: TrialBudget,
 ) -> Around:
     """What is around a proposal for this target. ``alarm``: of drift, if one stands.
@@ -68,6 +70,7 @@ def around_of(
         replicas=max(1, len(declared.target.engine.control_urls)),
         trial=trial.plan.policy_id if running and trial is not None else None,
         budget=budget,
+        wall=wall,
         drift="" if alarm is None else alarm.words,
         drift_figures={} if alarm is None else alarm.figures,
     )

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from controller.drift.blocks import DriftBlock, block_of
+from controller.first_seen import FirstSeen
 from controller.fleet import Replica
 from controller.holdback.drawing import Holdback
-from controller.judge.trips import misses_s
+from controller.judge.trips import ended, misses_s
+from controller.plant.exhaustions import exhaustions
 from controller.rating import ScopedRates
 from controller.state import BlockCounts, BlockRows, Declared, PlantInput, Seen, Traffic
 from controller.trial import blocks
@@ -54,6 +57,7 @@ class Cached(Struct, kw_only=True):
     plant_at_s: float = float("-inf")
     misses: dict[tuple[int, Arm], tuple[float, ...]] = {}
     misses_at_s: float = float("-inf")
+    ended: dict[tuple[int, Arm], tuple[int, int]] = {}
     skew_us: int = 0
 
 
@@ -75,6 +79,7 @@ class Looker:
         self._lateness_us = lateness_s * MICROS
         self._rates = rates
         self._cached = Cached()
+        self._first_seen = FirstSeen(features)
 
     def look(
         self,
@@ -187,7 +192,10 @@ class Looker:
         found = {}
         for unit in blocks.due(trial, closed_us=closed_us):
             for block in unit.blocks:
-                found[block.index] = self._rows(trial.plan.id, block)
+                rows = self._rows(trial.plan.id, block)
+                if trial.plan.design == "session_split":
+                    rows = self._first_seen.told(rows, trial.plan.id, block.index)
+                found[block.index] = rows
         return found
 
     def _held(self, holdback: Holdback | None, closed_us: int) -> dict[int, BlockRows]:
@@ -217,7 +225,7 @@ class Looker:
         begun = [b for b in trial.units[-1].blocks if b.began_us is not None]
         if mono_s - self._cached.misses_at_s >= MISSES_EVERY_S:
             self._cached.misses_at_s = mono_s
-            self._cached.misses = {}
+            self._cached.misses, self._cached.ended = {}, {}
             for block in begun:
                 self._cached.misses |= self._misses(trial, block)
         counts = {}
@@ -232,6 +240,8 @@ class Looker:
     def _misses(self, trial: Trial, block: Block) -> dict[tuple[int, Arm], tuple[float, ...]]:
         rows = self._features.trial_requests(trial.plan.id, block=block.index)
         began_us, arms = block.began_us or 0, arms_in(trial.plan, block)
+        if trial.plan.design == "session_split":
+            self._cached.ended |= {(block.index, arm): ended(rows, arm=arm) for arm in arms}
         if len(arms) == 1:
             every = misses_s(rows, block=block.index, began_us=began_us)
             return {(block.index, block.arm): tuple(every)}
@@ -241,7 +251,10 @@ class Looker:
         }
 
     def _errors(self, trial: Trial, block: Block, arm: Arm, now_us: int) -> tuple[int, int]:
-        """(answered, errors) of one arm of a block, from its open windows."""
+        """(answered, errors) of one arm of a block, from its open windows; of sessions' arms, which
+        windows do not tell apart, from the rows that misses were told from."""
+        if trial.plan.design == "session_split":
+            return self._cached.ended.get((block.index, arm), (0, 0))
         windows = self._features.windows(
             trial.plan.target, from_us=(block.began_us or now_us) - 5 * MICROS, to_us=now_us
         )
@@ -277,7 +290,9 @@ class Looker:
             points=tuple(s.steps for s in seconds if s.steps.n)[-PLANT_POINTS:],
             kv=engines[0].kv if engines else None,
             context_tokens=_context(requests, self._declared.plant.memory_quantile),
+            exhausted=exhaustions(chain.from_iterable(requests.values()), seconds),
             traffic=_traffic(requests, seconds),
+            with_session=_with_session(requests),
         )
 
 
@@ -331,6 +346,14 @@ def _traffic(
             waiting_share=waited / len(seconds) if seconds else 0.0,
         )
     return found
+
+
+def _with_session(requests: Mapping[str, Sequence[RequestRow]]) -> dict[str, float]:
+    return {
+        intent: sum(row.session_id is not None for row in rows) / len(rows)
+        for intent, rows in requests.items()
+        if rows
+    }
 
 
 def _context(requests: Mapping[str, Sequence[RequestRow]], share: float) -> float:

@@ -23,6 +23,7 @@ from controller.emergencies import release
 from controller.holdback.running import hold_back
 from controller.holdback.wishing import held
 from controller.learning.teaching import teach
+from controller.memory_wall import heed_wall
 from controller.overriding import check_ground, end_overrides, heed
 from controller.proposing import propose
 from controller.reading import take_in
@@ -39,6 +40,7 @@ def step(state: LoopState, seen: Seen, *, now_us: int, rng: Random) -> Step:
     draft.remember(seen)
     if state.control.detached:
         return finish(draft, skew_us=seen.skew_us)
+    heed_wall(draft, seen)
     take_in(draft, seen)
     end_overrides(draft)
     follow_drift(draft, seen)

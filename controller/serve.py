@@ -25,6 +25,7 @@ from controller.drift.following import DriftState
 from controller.drift.noting import drift_note, due_drift, noted_drift
 from controller.fleet import Fleet
 from controller.following import MANY, follow_latch, follows
+from controller.holdback.drawing import holdback_of
 from controller.latch import Changes, Latched, standing
 from controller.looking import Looker
 from controller.notes import key_of, noted
@@ -139,6 +140,7 @@ class TargetLoop:
             mono_s=self._mono(),
             plant=waiting,
             drift_us=state.drift.to_us,
+            holdback=holdback_of(state.noted),
         )
         if self._carries_over(seen, now_us):
             return True
@@ -332,6 +334,8 @@ class TargetLoop:
             tx.end_override(ended.override, cause=ended.cause, actor=LOOP, at_us=now_us)
         for decision in step.decisions:
             tx.add_decision(decision)
+        for learner in step.learners:
+            tx.keep_learner(name, learner.digest, learner.body, at_us=now_us)
         if step.last_reads != self._last_reads:
             tx.set_note(note_of(name), msgspec.json.encode(step.last_reads).decode())
         if step.noted != self._noted:

@@ -19,6 +19,7 @@ from controller.drift.following import DriftState
 from controller.drift.settings import DriftSettings
 from controller.learner.settings import LearnerSettings
 from controller.past import ReplicaPast, record
+from controller.plant.exhaustions import Exhaustion
 from controller.plant.settings import PlantSettings
 from controller.rules.firing import Rules, Timers
 from controller.store.port import Control, Decision
@@ -96,11 +97,13 @@ class LoopState(Struct, frozen=True, kw_only=True):
 
 
 class BlockRows(Struct, frozen=True, kw_only=True):
-    """All that is known of one block. ``incomplete``: telemetry has a gap in it."""
+    """All that is known of one block. ``incomplete``: telemetry has a gap in it. ``earlier``: those
+    of its sessions that came in an earlier block of the trial, where sessions are split."""
 
     requests: tuple[RequestRow, ...]
     seconds: tuple[SecondRow, ...]
     incomplete: bool
+    earlier: frozenset[str] = frozenset()
 
 
 class BlockCounts(Struct, frozen=True, kw_only=True):
@@ -137,6 +140,8 @@ class PlantInput(Struct, frozen=True, kw_only=True):
     ``points``: the steps of each second that are summed in ``moments``, by time. ``kv``: how the
     engine keeps keys and values (None: not announced), ``context_tokens``: how long the longer of
     its recent requests are, prompt and answer (0: none was seen). ``traffic``: by intent.
+    ``exhausted``: lives of replicas that ended because memory was exhausted, as recent requests
+    tell. ``with_session``: by intent, the share of its recent requests that name a session.
     """
 
     moments: StepMoments
@@ -150,7 +155,9 @@ class PlantInput(Struct, frozen=True, kw_only=True):
     points: tuple[StepMoments, ...] = ()
     kv: KvLayout | None = None
     context_tokens: float = 0.0
+    exhausted: tuple[Exhaustion, ...] = ()
     traffic: Mapping[str, Traffic] = {}
+    with_session: Mapping[str, float] = {}
 
 
 class Seen(Struct, frozen=True, kw_only=True):

@@ -41,14 +41,29 @@ class Denied(Struct, frozen=True, kw_only=True):
     figures: dict[str, float] = {}
 
 
+class MemoryWall(Struct, frozen=True, kw_only=True):
+    """Where memory was exhausted before: in predicted bytes, ``each_bytes`` for one of ``knob``.
+
+    ``allowed_bytes``: what may be used now, a margin below ``wall_bytes``. ``context_tokens``: what
+    one sequence is predicted to hold.
+    """
+
+    knob: str
+    each_bytes: int
+    allowed_bytes: int
+    wall_bytes: int
+    context_tokens: float
+
+
 class Around(Struct, frozen=True, kw_only=True):
     """What is around a proposal, of one target.
 
     ``policies``: the open ones, the kept ones and those that ended lately. ``specs``: knobs as the
     engine reports them. ``overrides`` and ``changes``: those that may matter now. ``settle_us``:
     trials wait so long after a change. ``replicas``: of the target. ``trial``: the policy whose
-    trial runs or is paused. ``drift``: the alarm that stands, in words, and its figures.
-    ``budget``: of trials, by scope.
+    trial runs or is paused. ``wall``: None: memory was
+    never exhausted. ``drift``: the alarm that stands, in words, and its figures.
+    ``budget``: of trials, by scope. ``held_s``: until the holdback's block is over; 0: none runs.
     """
 
     policies: tuple[Policy, ...]
@@ -58,9 +73,11 @@ class Around(Struct, frozen=True, kw_only=True):
     settle_us: int = 0
     replicas: int = 1
     trial: str | None = None
+    wall: MemoryWall | None = None
     drift: str = ""
     drift_figures: Mapping[str, float] = {}
     budget: TrialBudget = TrialBudget()
+    held_s: float = 0.0
 
 
 class Case(Struct, frozen=True, kw_only=True):

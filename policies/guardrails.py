@@ -57,6 +57,7 @@ class Rail(Struct, frozen=True):
 RAILS: Final[tuple[Rail, ...]] = (
     Rail("knob", ALL, proposal_rails.knob),
     Rail("bounds", ALL, proposal_rails.bounds),
+    Rail("wall", ALL, proposal_rails.wall),
     Rail("ladder", ACTING, proposal_rails.ladder),
     Rail("step", LOOP, proposal_rails.longest_step),
     Rail("duplicate", ALL, proposal_rails.duplicate),
@@ -71,6 +72,7 @@ RAILS: Final[tuple[Rail, ...]] = (
     Rail("blast", PLANNED, proposal_rails.blast),
     Rail("knob", ALL, proposal_rails.knob, "start"),
     Rail("bounds", ALL, proposal_rails.bounds, "start"),
+    Rail("wall", ALL, proposal_rails.wall, "start"),
     Rail("override", ALL, starting_rails.override, "start"),
     Rail("freeze", PLANNED, starting_rails.freeze, "start"),
     Rail("change", PLANNED, starting_rails.change, "start"),
@@ -79,6 +81,7 @@ RAILS: Final[tuple[Rail, ...]] = (
     Rail("trial", PLANNED, starting_rails.trial, "start"),
     Rail("moving", PLANNED, starting_rails.moving, "start"),
     Rail("trial_budget", LOOP, starting_rails.trial_budget, "start"),
+    Rail("holdback", PLANNED, starting_rails.holdback, "start"),
     Rail("rate", LOOP, proposal_rails.rate, "start"),
     Rail("dwell", LOOP, proposal_rails.dwell, "start"),
 )

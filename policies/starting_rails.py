@@ -71,6 +71,13 @@ def trial(case: Case) -> Answer:
     return f"{running} is on trial", {"trials": 1.0, "allowed": 1.0}
 
 
+def holdback(case: Case) -> Answer:
+    """No block of the holdback runs: one that a trial cut short would count for nothing."""
+    left_s = case.around.held_s
+    words = f"a block of the holdback ends in {left_s:.0f} s"
+    return (words if left_s > 0 else ""), {"left_s": left_s}
+
+
 def trial_budget(case: Case) -> Answer:
     """The scope has trials left: of so many a day, or of what the false discovery rate allows."""
     return case.around.budget.answer(case.proposal.scope, case.now_us)

@@ -126,6 +126,25 @@ class Knobs(Section):
         return self.of(knob).mode is not None
 
 
+class HoldbackSettings(Section):
+    """Blocks on the baseline, drawn by chance, so that the loop's worth is measured."""
+
+    share: float = setting(
+        0.05,
+        unit="share",
+        reason="of all blocks; the price of knowing: so much of what the loop is worth",
+        ge=0.01,
+        le=0.5,
+    )
+    block_s: float = setting(
+        300.0,
+        unit="s",
+        reason="long beside the washout, so that little of it is lost; longer blocks are fewer",
+        ge=10,
+        le=3600,
+    )
+
+
 class TargetSettings(Section):
     """A named engine and what its operators want of it."""
 
@@ -150,6 +169,11 @@ class TargetSettings(Section):
     knobs: Knobs = Field(default_factory=Knobs, description="what the loop may change, and how")
     guardrails: TargetGuardrails = Field(
         default_factory=TargetGuardrails, description="bounds of this target alone"
+    )
+    holdback: HoldbackSettings | None = Field(
+        default=None,
+        description="unset = none; set, a share of blocks is spent on the baseline, drawn by"
+        " chance, and `trimtab report worth` tells what the loop is worth",
     )
     rules: tuple[RuleSettings, ...] = setting(
         (), unit="", reason="declared triggers; each only proposes", max_length=64

@@ -30,11 +30,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
-from controller.trials import PRIMARY, Block, BlockValues, IntentPlan, TrialPlan
+from controller.trials import PRIMARY, Block, BlockValues, IntentPlan
 from policies.runtime_config import Arm
 from signals.events import MICROS
 from signals.features.model import RequestRow, SecondRow
@@ -46,6 +46,38 @@ SHORTEST_TTFT_US: Final = 100
 PART: Final = f"{PRIMARY}:"
 
 ARMS: Final[tuple[Arm, Arm]] = ("baseline", "candidate")
+
+
+class Counted(Protocol):
+    """What a block is counted by: a trial's plan, or a holdback's. Times in seconds."""
+
+    @property
+    def id(self) -> str:
+        """What the rows carry."""
+
+    @property
+    def block_s(self) -> float:
+        """The whole block."""
+
+    @property
+    def washout_s(self) -> float:
+        """Its beginning, which is not counted."""
+
+    @property
+    def min_requests(self) -> int:
+        """With fewer it is not counted at all."""
+
+    @property
+    def maximize(self) -> str:
+        """The intent whose token rate is part of U."""
+
+    @property
+    def reference_tokens_per_s(self) -> float:
+        """What that rate is divided by."""
+
+    @property
+    def intents(self) -> tuple[IntentPlan, ...]:
+        """All of the engine's."""
 
 
 class _Span(Struct, frozen=True):
@@ -74,7 +106,7 @@ class _Span(Struct, frozen=True):
 
 
 def block_values(
-    plan: TrialPlan, block: Block, requests: Sequence[RequestRow], seconds: Sequence[SecondRow]
+    plan: Counted, block: Block, requests: Sequence[RequestRow], seconds: Sequence[SecondRow]
 ) -> BlockValues | str:
     """The block's values, or in words why it has none (never for a reason in the outcome).
 
@@ -90,7 +122,7 @@ def block_values(
 
 
 def crossover_values(
-    plan: TrialPlan, block: Block, requests: Sequence[RequestRow], seconds: Sequence[SecondRow]
+    plan: Counted, block: Block, requests: Sequence[RequestRow], seconds: Sequence[SecondRow]
 ) -> dict[Arm, BlockValues] | str:
     """What each arm showed in a crossover's one block, or in words why the block can't be counted.
 
@@ -125,7 +157,7 @@ def unit_differences(
     return d | ({PRIMARY: math.fsum(parts)} if parts else {})
 
 
-def _span(plan: TrialPlan, block: Block) -> _Span | str:
+def _span(plan: Counted, block: Block) -> _Span | str:
     """The whole counted window of a block, or in words why it has none."""
     if block.void is not None:
         return block.void
@@ -135,7 +167,7 @@ def _span(plan: TrialPlan, block: Block) -> _Span | str:
 
 
 def _block_values(
-    plan: TrialPlan, rows: Sequence[RequestRow], ticks: Sequence[SecondRow], span: _Span
+    plan: Counted, rows: Sequence[RequestRow], ticks: Sequence[SecondRow], span: _Span
 ) -> BlockValues | str:
     counted = {
         intent.name: _counted([row for row in rows if row.intent == intent.name], intent, span)
@@ -156,7 +188,7 @@ def _block_values(
 
 
 def _half(
-    plan: TrialPlan,
+    plan: Counted,
     counted: Mapping[str, Sequence[RequestRow]],
     ticks: Sequence[SecondRow],
     span: _Span,
@@ -167,7 +199,7 @@ def _half(
 
 
 def _values(
-    plan: TrialPlan,
+    plan: Counted,
     counted: Mapping[str, Sequence[RequestRow]],
     ticks: Sequence[SecondRow],
     span: _Span,
@@ -186,7 +218,7 @@ def _values(
     return values | parts | whole
 
 
-def _parts(plan: TrialPlan, values: Mapping[str, float]) -> dict[str, float]:
+def _parts(plan: Counted, values: Mapping[str, float]) -> dict[str, float]:
     parts = {}
     rate = values.get(f"tokens_per_s:{plan.maximize}")
     if rate is not None and plan.reference_tokens_per_s > 0:

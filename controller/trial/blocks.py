@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import msgspec
 
 from controller.judge.carry_over import plan_in_force
-from controller.trials import Block, PausedBy, Trial, Unit, arms, stamp_of
-from policies.runtime_config import RuntimeConfig
+from controller.trials import Block, PausedBy, Trial, Unit, order, stamp_of
+from policies.runtime_config import RuntimeConfig, TrialStamp
 from signals.errors import Broken
 from signals.events import MICROS
 
@@ -25,7 +25,7 @@ def begin(trial: Trial, *, now_us: int) -> Trial:
     index = len(trial.units)
     first = Block(
         index=index * trial.plan.blocks_per_unit,
-        arm=arms(trial.plan.seed, index)[0],
+        arm=order(trial.plan, index)[0],
         opened_us=now_us,
     )
     return msgspec.structs.replace(trial, units=(*trial.units, Unit(index=index, blocks=(first,))))
@@ -36,16 +36,19 @@ def read_back(trial: Trial, shown: Sequence[RuntimeConfig | None]) -> Trial:
     block = open_block(trial)
     if block is None or block.began_us is not None or not shown:
         return trial
-    applied = [_applied_at(trial, block, one) for one in shown]
+    applied = [
+        None if one is None else applied_at(one, stamp_of(trial, block, one.replica))
+        for one in shown
+    ]
     known = [at for at in applied if at is not None]
     if len(known) < len(applied):
         return trial
     return _with_block(trial, msgspec.structs.replace(block, began_us=round(max(known) * MICROS)))
 
 
-def _applied_at(trial: Trial, block: Block, seen: RuntimeConfig | None) -> float | None:
-    """When one engine applied its arm of the block, in its own time in seconds."""
-    if seen is None or seen.trial != stamp_of(trial, block, seen.replica):
+def applied_at(seen: RuntimeConfig, stamp: TrialStamp | None) -> float | None:
+    """When one engine applied what the stamp names, in its own time in seconds; None: not yet."""
+    if seen.trial != stamp:
         return None
     times = [change.at for change in seen.changes if change.trial == seen.trial]
     return min(times) if times else (seen.applied_at or seen.engine_time)
@@ -57,7 +60,7 @@ def reopen(trial: Trial, *, now_us: int) -> Trial:
     In a crossover that one's replicas are waited for anew too: nobody looked whether they answer.
     """
     block = open_block(trial)
-    if block is None or (block.began_us is not None and trial.plan.design == "switchback"):
+    if block is None or (block.began_us is not None and trial.plan.design != "crossover"):
         return trial
     return _with_block(trial, msgspec.structs.replace(block, opened_us=now_us))
 
@@ -78,7 +81,7 @@ def advance(trial: Trial, *, now_us: int, engine_us: int) -> Trial:
     unit = trial.units[-1]
     if len(unit.blocks) == trial.plan.blocks_per_unit:
         return begin(trial, now_us=now_us)
-    arm = arms(trial.plan.seed, unit.index)[1]
+    arm = order(trial.plan, unit.index)[1]
     second = Block(index=2 * unit.index + 1, arm=arm, opened_us=now_us)
     return _with_unit(trial, msgspec.structs.replace(unit, blocks=(*unit.blocks, second)))
 

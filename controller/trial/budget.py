@@ -131,6 +131,8 @@ def keep(draft: Draft, policy: Policy) -> None:
 
 
 def _level(limits: TrialSettings, stream: Stream | None, now_us: int) -> float:
+    if limits.budget != "fdr":
+        return 1.0
     now = _current(limits, stream, now_us) or Stream(began_us=now_us)
     return level(limits.fdr, begun=now.begun, kept=now.kept)
 

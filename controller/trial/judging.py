@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from controller.judge.arm_balance import unbalanced
 from controller.judge.carry_over import carry_over, plan_in_force
+from controller.judge.sessions import new_sessions, session_values
 from controller.judge.trips import hard_trip, latency_trip
 from controller.judge.values import block_values, crossover_values, unit_differences
 from controller.judge.verdict import hard_ruling, rule_on
@@ -42,7 +44,7 @@ def judge(draft: Draft, seen: Seen) -> None:
         draft.trial = msgspec.structs.replace(trial, ruling=hard_ruling(trial, tripped))
         undo(draft, policy, cause=f"HARMED: {tripped}", verdict="HARMED")
         return
-    gone = parties.lost(draft, trial, seen)
+    gone = parties.lost(draft, trial, seen) or unbalanced(trial)
     if gone is not None:
         undo(draft, policy, cause=f"INCONCLUSIVE: {gone}", verdict="INCONCLUSIVE")
         return
@@ -83,6 +85,10 @@ def _value(trial: Trial, unit: Unit, seen: Seen) -> Unit:
     if isinstance(found, str):
         return msgspec.structs.replace(unit, void=found)
     base, candidate = found["baseline"], found["candidate"]
+    sessions = {}
+    if trial.plan.design == "session_split":
+        rows = seen.due[unit.blocks[0].index]
+        sessions = new_sessions(trial.plan, unit.blocks[0], rows.requests, rows.earlier)
     return msgspec.structs.replace(
         unit,
         judged=True,
@@ -91,6 +97,7 @@ def _value(trial: Trial, unit: Unit, seen: Seen) -> Unit:
             unit_differences(a, b) for a, b in zip(base.halves, candidate.halves, strict=True)
         ),
         values={arm: values.values for arm, values in found.items()},
+        sessions=sessions,
     )
 
 
@@ -103,6 +110,8 @@ def _by_arm(plan: TrialPlan, unit: Unit, seen: Seen) -> dict[Arm, BlockValues] |
             return "incomplete telemetry"
         if plan.design == "crossover":
             return crossover_values(plan, block, rows.requests, rows.seconds)
+        if plan.design == "session_split":
+            return session_values(plan, block, rows.requests, rows.earlier)
         values = block_values(plan, block, rows.requests, rows.seconds)
         if isinstance(values, str):
             return values
@@ -160,7 +169,7 @@ def _latency_trip(draft: Draft, trial: Trial, seen: Seen) -> Trial:
     """Baseline for the rest of the unit; the unit still counts by assignment.
 
     Arms are compared over equal time: in a switchback only where the baseline's block came first,
-    in a crossover while both run.
+    else while both run.
     """
     unit, block = trial.units[-1], blocks.open_block(trial)
     if block is None or block.began_us is None or unit.tripped:
@@ -183,7 +192,7 @@ def _latency_trip(draft: Draft, trial: Trial, seen: Seen) -> Trial:
 
 def _beside(plan: TrialPlan, unit: Unit, block: Block) -> Block | None:
     """Where the baseline ran that a running candidate can be compared with by now."""
-    if plan.design == "crossover":
+    if plan.design != "switchback":
         return block
     return unit.blocks[0] if block.arm == "candidate" and len(unit.blocks) == 2 else None
 

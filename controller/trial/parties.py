@@ -1,8 +1,9 @@
 """Who takes part in a trial's blocks, and what each of them shows now. Pure.
 
-A switchback goes by the first replica; the others are brought along. A crossover goes by every
-replica of its frozen split: a block begins and ends with the last of them, and one that is gone for
-good ends the trial, for halves that are no longer the frozen ones are no fair comparison.
+A switchback, and a split of sessions, go by the first replica; the others are brought along. A
+crossover goes by every replica of its frozen split: a block begins and ends with the last of them,
+and one that is gone for good ends the trial, for halves that are no longer the frozen ones are no
+fair comparison.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ longer."""
 
 def shown_by(plan: TrialPlan, seen: Seen) -> list[RuntimeConfig | None]:
     """What each that takes part shows, in the order of ``members``; None: it does not answer."""
-    if plan.design == "switchback":
+    if plan.design != "crossover":
         return [seen.observed]
     answering = {one.replica: one for one in (seen.observed, *seen.others) if one is not None}
     return [answering.get(name) for name in plan.members]
@@ -56,7 +57,7 @@ def lost(draft: Draft, trial: Trial, seen: Seen) -> str | None:
     asked. Nor can it where one answers by whose clock the block that it shows is yet to begin.
     """
     block = blocks.open_block(trial)
-    if block is None or trial.plan.design == "switchback":
+    if block is None or trial.plan.design != "crossover":
         return None
     floor_us = block.opened_us
     if block.began_us is not None:

@@ -2,7 +2,8 @@
 
 ``w = max(2 × effect delay, 2 × p95 residual drain)``; block ``≥ max(3w, w + 2H, the declared
 block)``; a law's block is ``w`` and whole cycles of its context. What can't be planned honestly is
-not tried: the reason is returned instead. With a ``split`` it is a crossover, else a switchback.
+not tried: the reason is returned instead. A setting that sessions can be split by is
+tried so; else it is a crossover with a ``split`` of replicas, and a switchback without.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from controller.limiting import GUARD, guards_of
 from controller.plant.cycles import cycle_s, whole_cycles_s
 from controller.plant.laws import reference_tokens_per_s
 from controller.state import Declared, PlantInput
-from controller.trials import GuardPlan, IntentPlan, Split, TrialPlan
+from controller.trial.splitting import by_session
+from controller.trials import Design, GuardPlan, IntentPlan, Split, TrialPlan
 from policies.knobs import KnobSpec
 from policies.laws import Law
 from policies.policy import Policy
@@ -39,14 +41,9 @@ def plan(
 ) -> TrialPlan | str:
     """The plan to freeze, or why this policy can't be tried now."""
     limits = declared.trial
-    intents = tuple(
-        _intent(name, one, plant) for name, one in sorted(declared.target.intents.items())
-    )
-    washout_s = limits.washout_s
-    if washout_s is None:
-        washout_s = round(max(2 * spec.effect_delay_s, 2 * plant.drain_p95_s), 1)
-    longest_h_s = max(intent.deadline_s for intent in intents)
-    at_least_s = max(3 * washout_s, washout_s + 2 * longest_h_s, limits.block_s)
+    intents = intents_of(declared, plant)
+    washout_s = washout_of(declared, spec.effect_delay_s, plant)
+    at_least_s = shortest_block_s(intents, washout_s, limits.block_s)
     cycle, block_s = None, round(at_least_s, 1)
     law = policy.setting.law or baseline.law
     if law is not None:
@@ -55,13 +52,14 @@ def plan(
             return "the context's cycle is unknown: no whole cycles to try a law over"
         if cycle is not None:
             block_s = round(whole_cycles_s(cycle, washout_s=washout_s, at_least_s=at_least_s), 1)
+    design = _design(split, sessions=by_session(policy, spec, plant))
     return TrialPlan(
         id=trial_id,
         policy_id=policy.id,
         target=policy.target,
         knob=policy.knob,
         scope=policy.scope,
-        hypothesis=f"{policy.words()} raises U without making any guard worse by its margin",
+        hypothesis=_hypothesis(policy, design),
         scale=UTILITY_SCALE,
         guards=_guards(policy, declared),
         alpha=limits.alpha,
@@ -75,7 +73,7 @@ def plan(
         min_requests=limits.min_requests,
         seed=seed,
         maximize=declared.target.maximized,
-        reference_tokens_per_s=_reference(declared, spec, plant),
+        reference_tokens_per_s=reference_of(declared, spec, plant),
         intents=intents,
         max_error_rate=limits.max_error_rate,
         min_errors=limits.min_errors,
@@ -84,12 +82,41 @@ def plan(
         max_trips=limits.max_trips,
         baseline=baseline,
         candidate=policy.setting,
-        design="switchback" if split is None else "crossover",
+        design=design,
         split=((), ()) if split is None else split,
     )
 
 
-def _reference(declared: Declared, spec: KnobSpec, plant: PlantInput) -> float:
+def _design(split: Split | None, *, sessions: bool) -> Design:
+    if sessions:
+        return "session_split"
+    return "switchback" if split is None else "crossover"
+
+
+def _hypothesis(policy: Policy, design: Design) -> str:
+    where = " of the sessions that have it," if design == "session_split" else ""
+    return f"{policy.words()} raises U{where} without making any guard worse by its margin"
+
+
+def intents_of(declared: Declared, plant: PlantInput) -> tuple[IntentPlan, ...]:
+    """What U and the guards need to know of each intent, by name."""
+    return tuple(_intent(name, one, plant) for name, one in sorted(declared.target.intents.items()))
+
+
+def washout_of(declared: Declared, effect_delay_s: float, plant: PlantInput) -> float:
+    """How long a block's beginning is not counted, in seconds."""
+    if declared.trial.washout_s is not None:
+        return declared.trial.washout_s
+    return round(max(2 * effect_delay_s, 2 * plant.drain_p95_s), 1)
+
+
+def shortest_block_s(intents: tuple[IntentPlan, ...], washout_s: float, declared_s: float) -> float:
+    """The declared length, or what is needed for something to be counted in it."""
+    longest_h_s = max(intent.deadline_s for intent in intents)
+    return max(3 * washout_s, washout_s + 2 * longest_h_s, declared_s)
+
+
+def reference_of(declared: Declared, spec: KnobSpec, plant: PlantInput) -> float:
     """Tokens per second that divide the maximised rate inside U."""
     return round(reference_tokens_per_s(plant, spec.capacity, model=declared.plant), 3)
 

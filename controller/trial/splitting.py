@@ -6,6 +6,10 @@ the router's choice, and the arms are not independent of each other. So it has t
 switchback, which moves all replicas together, is what is done otherwise. So it is for a setting of
 one intent: it shares its engine with the others' settings, which move as one.
 
+Unless that setting counts for a request when it arrives, and for nothing else. Then sessions are
+split: one session with the candidate takes nothing from another without it but what any request
+takes, and both arms meet the same engine at the same time.
+
 What can be seen is checked too: replicas take part whose knob is the same and whose clocks agree,
 for one block must mean the same stretch of time in both halves.
 """
@@ -14,12 +18,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.state import Declared, Seen
+from controller.state import Declared, PlantInput, Seen
 from controller.trials import Split, split_of
 from policies.knobs import TARGET_SCOPE, KnobSpec
 from policies.policy import Policy
 from policies.runtime_config import RuntimeConfig
 
+SESSIONS_NAMED = 0.9
+"""Of an intent's recent requests name their session. Of others each is tossed for by itself, and a
+user would meet both arms in one conversation."""
 CLOCKS_AGREE_S = 2.0
 """Beyond the age of a look; within it nothing is said of a clock, as reading takes time too."""
 
@@ -31,6 +38,13 @@ def split_now(
     if declared.target.engine.routing != "random" or policy.scope != TARGET_SCOPE:
         return None
     return split_of(seed, _comparable(declared, spec, seen))
+
+
+def by_session(policy: Policy, spec: KnobSpec, plant: PlantInput) -> bool:
+    """Whether this one intent's setting can be tried by splitting its sessions."""
+    if policy.scope == TARGET_SCOPE or not spec.per_request:
+        return False
+    return plant.with_session.get(policy.scope, 0.0) >= SESSIONS_NAMED
 
 
 def left_out(split: Split, seen: Seen) -> list[str]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+from msgspec import structs
+
+from controller.holdback.drawing import left_s
 from controller.limiting import around_of, below, limits_of, same
+from controller.memory_wall import guard_wall
 from controller.state import LOOP, Draft, Seen
 from controller.trial import blocks, budget
 from controller.trial.planning import plan
@@ -27,11 +31,11 @@ def start(draft: Draft, seen: Seen) -> None:
     heed_modes(draft)
     able = draft.in_state("approved")
     for policy in (p for p in able if p.emergency):
-        if _waits_for(draft, policy, specs) is None:
+        if waits_for(draft, policy, specs) is None:
             draft.move(policy, "applying")
             _interrupt(draft, policy, seen)
     for policy in (p for p in able if not p.emergency):
-        waits = _waits_for(draft, policy, specs)
+        waits = waits_for(draft, policy, specs)
         if waits is None:
             _start_trial(draft, policy, seen)
         else:
@@ -62,7 +66,7 @@ def heed_modes(draft: Draft) -> None:
 
 def around(draft: Draft, specs: Mapping[str, KnobSpec]) -> Around:
     """What is around every proposal of this step."""
-    return around_of(
+    found = around_of(
         draft.declared,
         draft.policies.values(),
         specs,
@@ -71,7 +75,9 @@ def around(draft: Draft, specs: Mapping[str, KnobSpec]) -> Around:
         trial=draft.trial,
         budget=budget.budget_of(draft.declared.trial, draft.noted, now_us=draft.now_us),
         alarm=draft.drift.alarm,
+        wall=guard_wall(draft.noted, now_us=draft.now_us, model=draft.declared.plant),
     )
+    return structs.replace(found, held_s=left_s(draft.noted, draft.now_us))
 
 
 def baseline_below(draft: Draft, knob: str, boot: int, scope: str = TARGET_SCOPE) -> Setting:
@@ -79,7 +85,8 @@ def baseline_below(draft: Draft, knob: str, boot: int, scope: str = TARGET_SCOPE
     return below(draft.state.baseline, draft.in_state("kept"), knob, scope, boot)
 
 
-def _waits_for(draft: Draft, policy: Policy, specs: Mapping[str, KnobSpec]) -> Finding | None:
+def waits_for(draft: Draft, policy: Policy, specs: Mapping[str, KnobSpec]) -> Finding | None:
+    """What an approved policy waits for, if anything."""
     limits = limits_of(draft.declared, policy.knob, specs.get(policy.knob))
     return may_begin(policy, around(draft, specs), limits=limits, now_us=draft.now_us)
 

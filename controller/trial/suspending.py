@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from controller.emergencies import emergencies
 from controller.limiting import limits_of
-from controller.state import Draft
+from controller.state import LOOP, Draft
 from controller.trial import blocks
 from controller.trial.starting import around
 from policies.guardrails import Case, as_proposal
-from policies.policy import Policy
+from policies.policy import Origin, Policy
+from policies.proposal import Proposal
+from policies.settings import Setting
 from policies.starting_rails import change, freeze
 
 
@@ -35,13 +37,30 @@ def suspend(draft: Draft) -> None:
             draft.move(policy, "on_trial", cause=None)
 
 
+def suspended(draft: Draft) -> str | None:
+    """Why nothing may be compared on the target now: a declared change, or a freeze window."""
+    anything = Proposal(
+        target=draft.declared.name,
+        knob="",
+        setting=Setting(value=0),
+        before=Setting(value=0),
+        origin=Origin(kind="person", name=LOOP),
+        reason="",
+    )
+    return _asked(draft, anything, None) or None
+
+
 def _why(draft: Draft, policy: Policy) -> str:
+    return _asked(draft, as_proposal(policy), policy.id)
+
+
+def _asked(draft: Draft, proposal: Proposal, own: str | None) -> str:
     case = Case(
-        proposal=as_proposal(policy),
+        proposal=proposal,
         around=around(draft, {}),
-        limits=limits_of(draft.declared, policy.knob, None),
+        limits=limits_of(draft.declared, proposal.knob, None),
         now_us=draft.now_us,
-        own=policy.id,
+        own=own,
     )
     return change(case)[0] or freeze(case)[0]
 

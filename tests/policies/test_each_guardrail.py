@@ -273,6 +273,13 @@ def test_a_scope_begins_only_so_many_trials_a_day_unless_a_person_asks() -> None
     assert waits is not None and waits.guardrail == "trial_budget"
 
 
+def test_a_trial_waits_for_the_end_of_a_block_of_the_holdback() -> None:
+    waits = found("holdback", wish(16, origin=PERSON), held_s=42.0)
+    assert (waits.outcome, waits.figures) == ("wait", {"left_s": 42.0})
+    assert found("holdback", wish(16)).outcome == "pass"
+    assert found("holdback", wish(16, emergency=True), held_s=42.0).outcome == "exempt"
+
+
 def test_a_stream_that_has_spent_its_level_waits_for_the_next() -> None:
     poor = ScopeTrials(level=5e-5, renews_us=NOW_US + HOUR_US)
     budget = TrialBudget(kind="fdr", least_level=1e-4, scopes={"target": poor})
@@ -288,6 +295,6 @@ def test_every_guardrail_is_tested_by_name_and_says_what_it_asks() -> None:
     elsewhere = {"ladder", "duplicate", "cooldown", "pending", "rate"}
     mine = {"knob", "bounds", "step", "flip", "blacklist", "place_rate", "dwell", "blast"}
     mine |= {"freeze", "change", "override", "trial", "emergency", "moving", "drift"}
-    mine |= {"trial_budget"}
+    mine |= {"trial_budget", "holdback"}
     assert here == mine | elsewhere
     assert all((rail.check.__doc__ or "").strip() for rail in RAILS)

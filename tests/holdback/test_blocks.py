@@ -1,0 +1,214 @@
+"""The holdback in the loop: its blocks, who comes before it, what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.config.targets import HoldbackSettings
+from controller.holdback.drawing import Holdback, arm_of, holdback_of
+from controller.notes import noted
+from policies.runtime_config import TrialStamp
+from policies.settings import Setting
+from tests.loop.cases import anything, kept
+from tests.loop.test_overrides import set_over
+from tests.loop.world import ADA, World
+
+
+class Held(World):
+    """A world whose target has a holdback, and a cap of 16 that is kept over a baseline of 8."""
+
+    def __init__(self, folder: Path, *, share: float = 0.34, **more: Any) -> None:
+        super().__init__(folder, quality=anything, mode="observe", **more)
+        self._hold_back(HoldbackSettings(share=share, block_s=10.0))
+        self.run(3)
+        self.kept = kept(self, self.approved(Setting(value=16)))
+
+    def _hold_back(self, holdback: HoldbackSettings | None) -> None:
+        target = self.declared.target.model_copy(update={"holdback": holdback})
+        self.declared = msgspec.structs.replace(self.declared, target=target)
+        self.start_controller()
+
+    def undeclare(self) -> None:
+        """As after an edit of the file and a restart."""
+        self._hold_back(None)
+
+    def held(self) -> Holdback | None:
+        with self.store.read() as tx:
+            return holdback_of(noted(tx, "chat"))
+
+    def stamp(self) -> TrialStamp | None:
+        return self.engine.stamp.trial
+
+    def in_arm(self, arm: str) -> bool:
+        stamp = self.stamp()
+        return stamp is not None and stamp.id.startswith("hbk_") and stamp.arm == arm
+
+    def until(self, arm: str) -> None:
+        self.run(60, until=lambda: self.in_arm(arm))
+        assert self.in_arm(arm)
+
+    def void(self) -> str | None:
+        """Why the last block that ended counts for nothing."""
+        found = self.held()
+        assert found is not None and found.open is None
+        if found.blocks:
+            return found.blocks[-1].block.void
+        void: str | None = self.strata()[-1]["blocks"][-1]["void"]
+        return void
+
+    def strata(self) -> list[dict[str, Any]]:
+        with self.store.read() as tx:
+            found = [entry for entry in tx.audit() if entry.action == "holdback.stratum"]
+        return [entry.details for entry in found]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Held]:
+    yield Held(tmp_path)
+
+
+def test_every_so_many_blocks_one_is_on_the_baseline_and_the_rest_as_kept(world: Held) -> None:
+    caps: dict[str, set[int]] = {"baseline": set(), "candidate": set()}
+    stamps = set()
+
+    def note() -> bool:
+        stamp = world.stamp()
+        if stamp is not None:
+            stamps.add((stamp.block, stamp.arm))
+            caps[stamp.arm].add(world.cap())
+        return False
+
+    world.run(95, until=note)
+    found = world.held()
+    assert found is not None
+    assert caps == {"baseline": {8}, "candidate": {16}}
+    assert stamps == {(n, arm_of(found.plan.seed, n, 3)) for n in range(len(stamps))}
+    assert len(stamps) >= 8
+
+
+def test_a_stratum_is_told_whole_with_what_each_block_showed(world: Held) -> None:
+    world.run(120, until=lambda: bool(world.strata()))
+    stratum = world.strata()[0]
+    assert [one["arm"] for one in stratum["blocks"]].count("baseline") == 1
+    assert all(one["values"] is not None for one in stratum["blocks"]), stratum["blocks"]
+    ds = {name: float(value) for name, value in stratum["d"].items()}
+    assert ds["tokens_per_s:batch"] == pytest.approx(496 - 344, abs=40)
+    assert ds["attainment:live"] == 0.0
+    found = world.held()
+    assert found is not None
+    assert all(one.block.index >= 3 for one in found.blocks), "told, and let go of"
+
+
+def test_a_controller_that_dies_in_the_baseline_s_block_leaves_nothing_behind(world: Held) -> None:
+    world.until("baseline")
+    world.run(2)
+    assert world.cap() == 8
+    world.run(60, loop=False)
+    assert world.cap() == 16, "the engine itself went back to what is kept"
+    assert world.stamp() is None
+    world.start_controller()
+    world.run(120, until=lambda: bool(world.strata()))
+    blocks = world.strata()[0]["blocks"]
+    held = next(one for one in blocks if one["arm"] == "baseline")
+    assert held["values"] is not None, held
+    assert int(held["ended_us"]) - int(held["began_us"]) == 10_000_000
+
+
+def test_a_restart_of_the_controller_goes_on_with_the_block_where_it_was(world: Held) -> None:
+    world.until("baseline")
+    world.run(2)
+    before, version = world.held(), world.engine.stamp.version
+    world.start_controller()
+    world.run(2)
+    assert world.held() == before
+    assert world.engine.stamp.version == version
+    assert world.cap() == 8
+
+
+def test_an_operator_s_hold_voids_the_block_and_release_brings_back_what_is_kept(
+    world: Held,
+) -> None:
+    world.until("baseline")
+    world.operations.hold("chat", "an incident", by=ADA)
+    world.run(3)
+    assert world.cap() == 8, "it keeps what it has"
+    assert world.void() == "held or killed"
+    found = world.held()
+    world.run(40)
+    assert world.held() == found, "nothing is held back under a hold"
+    world.operations.release("chat", "over", by=ADA)
+    world.run(3, until=lambda: world.cap() == 16)
+    assert world.cap() == 16
+
+
+def test_a_kill_and_a_pin_win_over_the_baseline_s_block(world: Held) -> None:
+    world.until("baseline")
+    world.operations.kill("chat", "enough", by=ADA)
+    world.run(3)
+    assert world.cap() == 16, "last stable is what is kept"
+    assert world.stamp() is None
+
+
+def test_a_pin_ends_the_baseline_s_block_at_once(world: Held) -> None:
+    world.until("baseline")
+    set_over(world, value=4)
+    world.run(2)
+    assert world.cap() == 4
+    assert world.void() == "an override began"
+
+
+def test_an_emergency_lifts_the_baseline_and_the_block_still_counts(tmp_path: Path) -> None:
+    rule = {"id": "slow", "when": "batch.tokens_per_s < 400.0", "for": "1s", "emergency": True}
+    world = Held(tmp_path, rules=[{**rule, "propose": {"active_cap": "down"}}])
+    world.until("baseline")
+    world.run(9, until=lambda: world.cap() == 16)
+    assert world.cap() == 16, "at the first sign, before the rule has fired"
+    assert world.in_arm("baseline")
+    found = world.held()
+    assert found is not None and found.open is not None
+    assert found.open.lifted == "the condition of emergency rule slow is true"
+    world.run(200, until=lambda: bool(world.strata()))
+    held = next(one for one in world.strata()[0]["blocks"] if one["arm"] == "baseline")
+    assert held["values"] is not None and held["void"] is None
+
+
+def test_a_trial_begins_when_the_block_is_over(world: Held) -> None:
+    world.until("candidate")
+    policy = world.approved(Setting(value=32))
+    world.run(1)
+    assert world.policy(policy.id).state == "approved"
+    with world.store.read() as tx:
+        waits = [entry for entry in tx.audit() if entry.action == "guardrail.waits"]
+    assert [one.details["guardrail"] for one in waits] == ["holdback"]
+    world.run(15, until=lambda: world.policy(policy.id).state == "on_trial")
+    assert world.policy(policy.id).state == "on_trial"
+    found = world.held()
+    assert found is not None and found.open is None
+    assert all(one.block.void is None for one in found.blocks), "none was cut short"
+    world.run(20)
+    assert world.held() is not None and (world.held() or found).open is None
+
+
+def test_nothing_is_held_back_where_nothing_is_kept(world: Held) -> None:
+    world.operations.revert(world.kept.id, "no", by=ADA)
+    world.run(30)
+    stamp = world.stamp()
+    assert stamp is None
+    before = world.held()
+    world.run(30)
+    assert world.held() == before
+
+
+def test_without_its_declaration_it_ends_and_is_forgotten(world: Held) -> None:
+    world.until("baseline")
+    world.undeclare()
+    world.run(3)
+    assert world.cap() == 16
+    assert world.stamp() is None
+    world.run(30)
+    assert world.held() is None
