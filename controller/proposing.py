@@ -1,4 +1,4 @@
-"""Proposals of rules and of the plant model, through the guardrails, into the mode of their knob.
+"""Proposals of rules, plant model and learner, through the guardrails, into their knob's mode.
 
 Proposing is all that rules and models may do: ``observe`` records what they would do, ``approve``
 asks a person, only ``auto`` goes on by itself.
@@ -6,7 +6,13 @@ asks a person, only ``auto`` goes on by itself.
 
 from __future__ import annotations
 
+from typing import Any
+
+from msgspec import structs
+
+from controller.learning.deciding import draws
 from controller.limiting import guards_of, limits_of, risk_of
+from controller.memory_wall import within_wall
 from controller.plant import laws as plant
 from controller.rules.firing import Fired, fire
 from controller.rules.moves import moved
@@ -33,8 +39,12 @@ def propose(draft: Draft, seen: Seen) -> None:
     proposals = [p for one in fired for p in _of_rule(draft, seen, one, specs)]
     if seen.plant is not None:
         proposals += _of_plant(draft, seen, specs)
+    drawn = draws(draft, seen, taken={one.place for one in proposals})
+    proposals += [one.proposal for one in drawn if one.proposal is not None]
+    draft.decisions += [one.decision for one in drawn if one.proposal is None]
     if not proposals:
         return
+    decisions = {id(one.proposal): one.decision for one in drawn}
     admitted, denied = admit(
         proposals,
         around(draft, specs),
@@ -43,17 +53,20 @@ def propose(draft: Draft, seen: Seen) -> None:
     )
     for proposal in admitted:
         policy = enter(draft, proposal, specs[proposal.knob])
-        decide(draft, seen, proposal, policy=policy)
+        decide(draft, seen, proposal, policy=policy, drawn=decisions.get(id(proposal)))
     for one in denied:
-        _tell(draft, seen, one)
+        _tell(draft, seen, one, drawn=decisions.get(id(one.proposal)))
 
 
-def _tell(draft: Draft, seen: Seen, denied: Denied) -> None:
-    """Record a denial, once for each change and guardrail: it may come again every second."""
+def _tell(draft: Draft, seen: Seen, denied: Denied, *, drawn: Decision | None) -> None:
+    """Record a denial, once for each change and guardrail: it may come again every second.
+
+    What a learner drew is recorded whatever becomes of it.
+    """
     proposal = denied.proposal
     key = f"{proposal.origin.kind}:{proposal.origin.name} {proposal.words()} {denied.guardrail}"
-    if draft.tell(key):
-        decide(draft, seen, proposal, denied=denied)
+    if draft.tell(key) or drawn is not None:
+        decide(draft, seen, proposal, denied=denied, drawn=drawn)
 
 
 def enter(draft: Draft, proposal: Proposal, spec: KnobSpec) -> Policy:
@@ -159,7 +172,7 @@ def _of_plant(draft: Draft, seen: Seen, specs: dict[str, KnobSpec]) -> list[Prop
         draft.declared.target.intents,
         seen.plant,
         spec=spec,
-        ladder=_ladder(draft, spec),
+        ladder=within_wall(draft, _ladder(draft, spec), before.value, seen.plant),
         before=before,
         limits=draft.declared.trial,
         model=draft.declared.plant,
@@ -187,8 +200,15 @@ def decide(
     *,
     denied: Denied | None = None,
     policy: Policy | None = None,
+    drawn: Decision | None = None,
 ) -> None:
-    """Store the decision so that it can be replayed: context, actions, propensity."""
+    """Store the decision so that it can be replayed: context, actions, propensity.
+
+    ``drawn``: a learner's, which has all that but what became of it.
+    """
+    if drawn is not None:
+        draft.decisions.append(structs.replace(drawn, **_became(denied, policy)))
+        return
     chosen = f"{proposal.place}={proposal.setting.words()}"
     context = {name: value for name, value in seen.features.items() if name in proposal.evidence}
     draft.decisions.append(
@@ -204,9 +224,16 @@ def decide(
             model=proposal.origin.version,
             seed=0,
             cursor=seen.cursor,
-            policy_id=None if policy is None else policy.id,
-            denied=None if denied is None else denied.words,
-            guardrail=None if denied is None else denied.guardrail,
-            figures={} if denied is None else denied.figures,
+            **_became(denied, policy),
         )
     )
+
+
+def _became(denied: Denied | None, policy: Policy | None) -> dict[str, Any]:
+    """The columns of a decision that say what became of it."""
+    return {
+        "policy_id": None if policy is None else policy.id,
+        "denied": None if denied is None else denied.words,
+        "guardrail": None if denied is None else denied.guardrail,
+        "figures": {} if denied is None else denied.figures,
+    }

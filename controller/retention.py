@@ -1,4 +1,4 @@
-"""What may go leaves the store: old decisions, and webhook deliveries that are done. Serve's.
+"""What may go leaves the store: old decisions with the states of learners, and deliveries that are done. Serve's.
 
 A bounded step at a time, so that the lock is held for milliseconds; while there is more to drop the
 next follows at once, a pause apart. The audit stays: it holds nothing of users.
@@ -32,6 +32,7 @@ def prune(store: Store, settings: PrivacySettings, *, now_us: int) -> bool:
     with store.write() as tx:
         gone = (
             tx.prune_decisions(decisions_us, limit=limit),
+            tx.prune_learners(decisions_us, limit=limit),
             tx.prune_deliveries(deliveries_us, limit=limit),
         )
     return max(gone) >= limit

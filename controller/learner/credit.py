@@ -159,6 +159,11 @@ def within_budget(
     """
     if ledger.allows(at_us=at_us, span_s=span_s, baseline=baseline, floor=floor):
         return menu
+    return spent(menu, ledger, at_us=at_us, current_is_kept=current_is_kept)
+
+
+def spent(menu: Menu, ledger: Ledger, *, at_us: int, current_is_kept: bool) -> Menu:
+    """The menu of a learner that can't pay for anything: see ``within_budget``."""
     words = f"the safety budget is spent: {ledger.balance(at_us=at_us):.0f} utility-seconds left"
     if not current_is_kept:
         menu = msgspec.structs.replace(menu, current=menu.baseline)

@@ -17,9 +17,11 @@ from controller.learner.gradient_limiter import GradientLimiter
 from controller.learner.linear_thompson import LinearThompson
 from controller.learner.linucb import LinUcb
 from controller.learner.random_search import RandomSearch
+from controller.learner.ridge import Ridge
+from controller.learner.settings import LearnerSettings
 from controller.learner.static import Static
 from controller.learner.timetable_oracle import TimetableOracle
-from signals.errors import Broken
+from signals.errors import Broken, Rejected
 
 AnyLearner = (
     LinearThompson
@@ -56,3 +58,30 @@ def loaded(body: bytes) -> AnyLearner:
         return msgspec.msgpack.decode(body, type=AnyLearner)
     except msgspec.DecodeError as error:
         raise Broken(f"a saved learner can't be read: {error}") from error
+
+
+def begun(settings: LearnerSettings, place: str, position: float) -> AnyLearner:
+    """The algorithm that is set, of one place, with nothing learned; ``position``: where it stands.
+
+    Raises ``Rejected`` when none is set.
+    """
+    match settings.algorithm:
+        case "linear_thompson":
+            return LinearThompson.of(settings)
+        case "linucb":
+            return LinUcb(sums=Ridge.of(settings), uniform=settings.uniform_share)
+        case "random_search":
+            return RandomSearch(memory_s=settings.half_life_s)
+        case "aimd":
+            return Aimd(place=place, wanted=position)
+        case "gradient_limiter":
+            return GradientLimiter(place=place, limit=position + 1.0)
+        case "formula_only":
+            return FormulaOnly(place=place)
+        case "off":
+            raise Rejected("no learner is set", field="learner.algorithm", value="off")
+
+
+def sums_of(learner: AnyLearner) -> Ridge | None:
+    """What a bandit knows; None for what keeps no sums."""
+    return learner.sums if isinstance(learner, LinearThompson | LinUcb) else None

@@ -2,12 +2,55 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from signals.configuring import Section, setting
+
+Algorithm = Literal[
+    "linear_thompson", "linucb", "random_search", "aimd", "gradient_limiter", "formula_only", "off"
+]
 
 
 class LearnerSettings(Section):
     """The learner: memory, exploration, safety budget, stability."""
 
+    algorithm: Algorithm = setting(
+        "linear_thompson",
+        unit="",
+        reason="what proposes for the knobs that a file declares, each within its mode; the last"
+        " four before `off` are yardsticks",
+    )
+    decide_every_s: float = setting(
+        300.0,
+        unit="s",
+        reason="an idle place is decided this often; a trial takes longer, and few are allowed",
+        ge=10,
+        le=86_400,
+    )
+    least_gain: float = setting(
+        0.02, unit="utility", reason="a change is worth trying from this on", ge=0, le=1
+    )
+    least_promise: float = setting(
+        0.25,
+        unit="probability",
+        reason="that it gains so much, or it is not tried: a trial takes an hour of the engine's",
+        ge=0,
+        lt=1,
+    )
+    worst_sd: float = setting(
+        3.0,
+        unit="deviations",
+        reason="the budget takes utilities to be anywhere within so many of what is expected",
+        ge=0,
+        le=10,
+    )
+    max_actions: int = setting(
+        64,
+        unit="actions",
+        reason="on one menu, the nearest to what is in force; bounds what a decision stores",
+        ge=3,
+        le=1024,
+    )
     half_life_s: float = setting(
         86_400.0,
         unit="s",
@@ -33,7 +76,11 @@ class LearnerSettings(Section):
         0.1, unit="reward", reason="of one unit's reward; U is within 0..1", gt=0, le=1000
     )
     prior_sd: float = setting(
-        0.3, unit="reward", reason="of one feature's weight before anything is known", gt=0, le=1000
+        0.1,
+        unit="reward",
+        reason="of one feature's weight before anything is known: what the plant model misses",
+        gt=0,
+        le=1000,
     )
     max_features: int = setting(
         32, unit="features", reason="a choice costs their square; small stays exact", ge=4, le=128

@@ -55,7 +55,8 @@ class Feasibility(Struct, frozen=True, kw_only=True):
 
     ``ladder`` rises. ``tested``: values that ran on this engine; the present and the baseline's
     count as tested. ``context_tokens``: the quantile of contexts that memory is predicted with.
-    ``curve`` and ``wall`` None: not known.
+    ``curve`` and ``wall`` None: not known. ``enough``: by intent, the attainment that will do where
+    that is less than its target: no worse than what is in force.
     """
 
     ladder: tuple[int, ...]
@@ -68,6 +69,7 @@ class Feasibility(Struct, frozen=True, kw_only=True):
     offers: tuple[Offer, ...] = ()
     wall: Wall | None = None
     context_tokens: float = 0.0
+    enough: dict[str, float] = {}
 
 
 class Assessed(Struct, frozen=True, kw_only=True):
@@ -145,10 +147,11 @@ def _beyond(value: int, case: Feasibility) -> str:
 def _limits(value: int, case: Feasibility, attainment: dict[str, float]) -> str:
     for offer in case.offers:
         predicted = attainment.get(offer.name)
-        if predicted is not None and predicted < offer.slo.attainment:
+        asked = min(offer.slo.attainment, case.enough.get(offer.name, 1.0))
+        if predicted is not None and predicted < asked:
             return (
                 f"{value} is predicted to keep {predicted:.1%} of {offer.name} within its limits, "
-                f"{offer.slo.attainment:.1%} is asked for"
+                f"{asked:.1%} is asked for"
             )
     return ""
 
@@ -158,14 +161,14 @@ def _attainment(value: int, case: Feasibility) -> dict[str, float]:
         return {}
     factor = 1.0 if case.residual is None else case.residual.at(value).worst()
     return {
-        offer.name: predict(_slower(case.curve, factor), cap=value, load=offer.load).attainment(
+        offer.name: predict(slower(case.curve, factor), cap=value, load=offer.load).attainment(
             offer.slo, output_tokens=offer.load.output_tokens
         )
         for offer in case.offers
     }
 
 
-def _slower(curve: StepCurve, factor: float) -> StepCurve:
+def slower(curve: StepCurve, factor: float) -> StepCurve:
     """The curve with every step so many times as long: what is offered then fills more of it."""
     return StepCurve(
         base_us=curve.base_us * factor,

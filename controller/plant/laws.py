@@ -98,7 +98,7 @@ def propose_law(
     """
     model = model or PlantSettings()
     limit_ms = strictest_tpot_ms(intents)
-    curve = _usable(plant, model)
+    curve = usable_curve(plant, model)
     if limit_ms is None:
         return "no interactive intent has a TPOT limit"
     if isinstance(curve, str):
@@ -114,12 +114,12 @@ def propose_law(
     )
     if cap == ladder[-1]:
         return f"the ladder's top, {cap}, is predicted to meet {limit_ms:g} ms: no law is needed"
-    law = _law(cap, ladder[-1], limits)
+    law = law_of(cap, ladder[-1], limits)
     drain_s = drain_at_top_s(curve, plant, top=ladder[-1], now=before.value)
     setting = Setting(law=law, shrink=shrink_for(intents, drain_s, model))
     if before == setting:
         return "this law is in force already"
-    share = _interactive_share(law, intents, plant, limits)
+    share = interactive_share(law, intents, plant, limits)
     if isinstance(share, str):
         return share
     case = LawCase(
@@ -184,7 +184,7 @@ def _fitted(plant: PlantInput, model: PlantSettings) -> StepCurve | str:
     return fit(plant.moments, plant.curve, prior_share=model.prior_share)
 
 
-def _usable(plant: PlantInput, model: PlantSettings) -> StepCurve | str:
+def usable_curve(plant: PlantInput, model: PlantSettings) -> StepCurve | str:
     """The curve, once enough traffic was seen to know its mix of prompt and output tokens."""
     curve = _fitted(plant, model)
     if not isinstance(curve, str) and curve.steps < model.min_steps:
@@ -213,7 +213,8 @@ def _within_memory(
     return allowed(case, model)
 
 
-def _law(cap: int, top: int, limits: LawLimits) -> Law:
+def law_of(cap: int, top: int, limits: LawLimits) -> Law:
+    """``cap`` while interactive requests arrive, else ``top``."""
     return Law(
         variable="arrivals",
         class_=INTERACTIVE,
@@ -224,16 +225,12 @@ def _law(cap: int, top: int, limits: LawLimits) -> Law:
     )
 
 
-def _interactive_share(
+def interactive_share(
     law: Law, intents: Mapping[str, IntentSettings], plant: PlantInput, limits: LawLimits
 ) -> float | str:
     """The share of seconds in which the law would hold its cap, or why a law has no use yet."""
-    names = [name for name, intent in intents.items() if intent.class_ == INTERACTIVE]
-    counts = [(at, float(sum(seen.get(n, 0) for n in names))) for at, seen in plant.arrivals]
-    held, last_us = 0, None
-    for at_us, count in counts:
-        last_us = at_us if count > 0 else last_us
-        held += last_us is not None and at_us - last_us < law.window_s * MICROS
+    counts = interactive_arrivals(intents, plant)
+    held = seconds_held(counts, law.window_s)
     if held == 0:
         return f"no interactive request in the last {len(counts)} s"
     if held == len(counts):
@@ -241,6 +238,23 @@ def _interactive_share(
     if limits.cycle_s is None and cycle_s(law, counts) is None:
         return "interactive requests come in no steady rhythm yet, so a law can't be tried fairly"
     return held / len(counts)
+
+
+def interactive_arrivals(
+    intents: Mapping[str, IntentSettings], plant: PlantInput
+) -> list[tuple[int, float]]:
+    """(end of second µs, arrivals of interactive requests in it), by time."""
+    names = [name for name, intent in intents.items() if intent.class_ == INTERACTIVE]
+    return [(at, float(sum(seen.get(n, 0) for n in names))) for at, seen in plant.arrivals]
+
+
+def seconds_held(counts: Sequence[tuple[int, float]], window_s: float) -> int:
+    """Seconds in which something arrived, or had within the window before."""
+    held, last_us = 0, None
+    for at_us, count in counts:
+        last_us = at_us if count > 0 else last_us
+        held += last_us is not None and at_us - last_us < window_s * MICROS
+    return held
 
 
 def _proposal(target: str, knob: str, setting: Setting, before: Setting, case: LawCase) -> Proposal:

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from msgspec import Struct
 
+from controller.learner.port import Choice
 from controller.store.acts_port import BaselineTx, ChangeTx, OverrideTx
 from controller.store.past_port import (
     AnswerTx,
@@ -82,7 +83,12 @@ class Control(Struct, frozen=True, kw_only=True):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """Enough to replay one decision bit for bit (invariant 10)."""
+    """Enough to replay one decision bit for bit (invariant 10).
+
+    ``choice``: a learner's draw, whole; the state that it names is kept beside it (``learner``).
+    ``masked``: by action, why it might not be chosen; a learner's record without a choice says that
+    nothing was worth drawing.
+    """
 
     id: str
     target: str
@@ -99,6 +105,8 @@ class Decision(Struct, frozen=True, kw_only=True):
     denied: str | None = None
     guardrail: str | None = None
     figures: dict[str, float] = {}
+    choice: Choice | None = None
+    masked: dict[str, str] = {}
 
 
 class Act(Struct, frozen=True, kw_only=True):
@@ -240,6 +248,15 @@ class Tx(
 
     def prune_decisions(self, before_us: int, *, limit: int = 1000) -> int:
         """Forget the oldest, if they were made before; how many, at most ``limit``."""
+
+    def keep_learner(self, target: str, digest: str, body: str, *, at_us: int) -> None:
+        """Keep the state of a learner that decisions name, as used last at ``at_us``."""
+
+    def learner(self, target: str, digest: str) -> str | None:
+        """What was kept under that digest; None: never, or forgotten."""
+
+    def prune_learners(self, before_us: int, *, limit: int = 1000) -> int:
+        """Forget states that no decision since then has named; how many, at most ``limit``."""
 
     def note(self, key: str) -> str | None:
         """A small named value (window cursor, epoch, baseline digest, …); None when absent."""

@@ -96,6 +96,16 @@ decisions = Table(
 )
 Index(None, decisions.c.target, decisions.c.seq)
 
+learners = Table(
+    "learners",
+    metadata,
+    Column("target", NAME, primary_key=True),
+    Column("digest", NAME, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+)
+Index(None, learners.c.at_us)
+
 controls = Table(
     "controls",
     metadata,

@@ -1,22 +1,22 @@
-"""Trials and decisions."""
+"""Trials, decisions, and the states of learners that decisions name."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from controller.store.port import Decision
 from controller.store.rows import Rows, bounded, decoded, encoded
-from controller.store.tables import decisions, trials
+from controller.store.tables import decisions, learners, trials
 from controller.trials import Trial
 from signals.errors import Conflict, NotFound
 
 
 class TrialRows(Rows):
-    """The ``trials`` and ``decisions`` tables."""
+    """The ``trials``, ``decisions`` and ``learners`` tables."""
 
     def trial(self, trial_id: str) -> Trial:
         """Raises ``NotFound``."""
@@ -76,6 +76,28 @@ class TrialRows(Rows):
         oldest = select(decisions.c.seq).order_by(decisions.c.seq).limit(bounded(limit))
         old = (decisions.c.seq.in_(oldest), decisions.c.at_us < before_us)
         return self._for_writing().execute(delete(decisions).where(*old)).rowcount
+
+    def keep_learner(self, target: str, digest: str, body: str, *, at_us: int) -> None:
+        """Insert, or move the time of use on."""
+        row = {"target": target, "digest": digest, "at_us": at_us, "body": body}
+        self._replace(learners, row)
+
+    def learner(self, target: str, digest: str) -> str | None:
+        """None when it was never kept, or is forgotten."""
+        same = (learners.c.target == target, learners.c.digest == digest)
+        query = select(learners.c.body).where(*same)
+        return self._connection.execute(query).scalar_one_or_none()
+
+    def prune_learners(self, before_us: int, *, limit: int = 1000) -> int:
+        """How many were forgotten."""
+        old = select(learners.c.target, learners.c.digest).where(learners.c.at_us < before_us)
+        found = self._connection.execute(old.order_by(learners.c.at_us).limit(bounded(limit)))
+        keys = [
+            (learners.c.target == row.target) & (learners.c.digest == row.digest) for row in found
+        ]
+        if not keys:
+            return 0
+        return self._for_writing().execute(delete(learners).where(or_(*keys))).rowcount
 
     def decisions(
         self,

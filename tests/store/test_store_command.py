@@ -26,8 +26,8 @@ def test_a_store_is_set_up_and_looked_at(trimtab: Trimtab, empty: StoreAddress) 
     assert done.code == 0, done.err
     assert done.json == {
         "store": empty.words(),
-        "newest": "0004",
-        "schema": "0004",
+        "newest": "0005",
+        "schema": "0005",
         "entries": 0,
         "epoch": None,
         "findings": [],
@@ -46,7 +46,7 @@ def test_a_store_is_set_up_and_looked_at(trimtab: Trimtab, empty: StoreAddress) 
 def test_an_older_store_is_brought_up(trimtab: Trimtab, empty: StoreAddress) -> None:
     assert trimtab("store", "upgrade").code == 0
     downgrade(empty, "0003")
-    assert "schema 0003, the newest is 0004" in trimtab("store", "status").out
+    assert "schema 0003, the newest is 0005" in trimtab("store", "status").out
     assert trimtab("store", "upgrade").code == 0
     assert "all guards stand" in trimtab("store", "status").out
 

@@ -1,0 +1,106 @@
+"""The safety budget in the loop: what the target earned over its baseline, unit by unit.
+
+Judged units of any trial are booked as they are measured. Between trials nobody knows what the
+baseline would have earned, so what is in force is taken to earn the least that its trials found
+beside it: nothing more where it is the baseline itself. Booked is what can be seen now, a sample of
+the last seconds; where nothing can be seen nothing is booked, so credit is never dreamt up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from controller.config.targets import TargetSettings
+from controller.learner.credit import Ledger
+from controller.learning.menus import CAP, Place
+from controller.learning.notes import Notes
+from controller.plant.laws import reference_tokens_per_s
+from controller.state import Draft, Seen
+from signals.events import MICROS
+
+LONGEST = 2.0
+"""Times the usual distance of decisions: a longer silence is booked no further."""
+
+
+def idle(draft: Draft, seen: Seen, notes: Notes, places: Iterable[Place]) -> Notes:
+    """The notes with the time since the last entry, in which nothing was tried."""
+    settings = draft.declared.learner
+    since_us, notes = notes.earned_us, msgspec.structs.replace(notes, earned_us=draft.now_us)
+    utility = utility_now(draft.declared.target, seen, _reference(draft, seen))
+    longest_us = round(LONGEST * settings.decide_every_s * MICROS)
+    if since_us == 0 or utility is None:
+        return notes
+    gained = sum(gain_of(notes, place) for place in places)
+    return booked(
+        draft,
+        notes,
+        from_us=max(since_us, draft.now_us - longest_us),
+        to_us=draft.now_us,
+        utility=utility,
+        baseline=utility - gained,
+    )
+
+
+def booked(
+    draft: Draft, notes: Notes, *, from_us: int, to_us: int, utility: float, baseline: float
+) -> Notes:
+    """The notes with one entry more, of the part that is not in the ledger; or as they are."""
+    ledger = notes.ledger(draft.declared.learner)
+    begins_us = max(from_us, ledger.entries[-1].end_us if ledger.entries else 0)
+    span_s = (to_us - begins_us) / MICROS
+    if not ledger.min_unit_s <= span_s <= ledger.horizon_s:
+        return notes
+    after = ledger.earned(
+        at_us=begins_us, span_s=span_s, utility=share(utility), baseline=share(baseline)
+    )
+    return msgspec.structs.replace(notes, entries=after.entries)
+
+
+def gain_of(notes: Notes, place: Place) -> float:
+    """The least that what is in force on a place is known to earn over its baseline."""
+    return notes.gains.get(place.action(place.current).id, 0.0)
+
+
+def affords(
+    ledger: Ledger, *, at_us: int, span_s: float, most: float, floor: float, worst: float
+) -> bool:
+    """Whether a unit could be paid for. ``most``, ``floor``: of the baseline, now and later."""
+    at_us = max(at_us, ledger.entries[-1].end_us if ledger.entries else 0)
+    span_s = min(max(span_s, ledger.min_unit_s), ledger.horizon_s)
+    return ledger.allows(
+        at_us=at_us, span_s=span_s, baseline=share(most), floor=share(floor), worst=share(worst)
+    )
+
+
+def utility_now(target: TargetSettings, seen: Seen, reference: float) -> float | None:
+    """U of the last seconds, from the features; None while no intent's attainment is known.
+
+    The rate counts only while work of the maximised intent waits, as everywhere.
+    """
+    features: Mapping[str, float] = seen.features
+    met = [
+        min(1.0, features[f"{name}.attainment"] / intent.slo.attainment)
+        for name, intent in target.intents.items()
+        if f"{name}.attainment" in features
+    ]
+    if not met:
+        return None
+    rate = 1.0
+    if features.get(f"{target.maximized}.waiting", 0.0) > 0 and reference > 0:
+        rate = min(1.0, features.get(f"{target.maximized}.tokens_per_s", 0.0) / reference)
+    return 0.5 * rate + 0.5 * sum(met) / len(met)
+
+
+def share(utility: float) -> float:
+    """Within 0 to 1."""
+    return min(1.0, max(0.0, utility))
+
+
+def _reference(draft: Draft, seen: Seen) -> float:
+    knobs = () if seen.observed is None else seen.observed.knobs
+    capacity = next((one.capacity for one in knobs if one.name == CAP), None)
+    if capacity is None or seen.plant is None:
+        return 0.0
+    return reference_tokens_per_s(seen.plant, capacity, model=draft.declared.plant)
