@@ -113,7 +113,7 @@ bench-audit: $(READY) ## Policy transitions, verification, questions about a lon
 bench-simulator: $(READY) ## Simulated over real time, on several loads
 	@$(PY) -m benchmarks.simulator $(ARGS)
 
-bench-simulator-truth: $(READY) ## Predicted against real vLLM latencies (TRIMTAB_DATA=folder)
+bench-simulator-truth: models ## Predicted against real vLLM latencies (TRIMTAB_DATA=folder)
 	@$(PY) -m benchmarks.simulator_truth $(ARGS)
 
 bench-ingest: $(READY) ## Events per second of ingest and features, beside the bare log and client

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -11,15 +9,15 @@ from typing import Any
 import httpx
 import msgspec
 
+from benchmarks import product
 from benchmarks.control_live.arms import LARGE, SMALL, Arm
 from examples.journey.programs import Programs, TooLateError
-from examples.journey.sample import Ports, free_ports
+from examples.journey.sample import Ports
 from policies.settings import Setting
 from signals.features.reader import SqliteFeatures
 
 TARGET = "chat"
 KNOB = "active_cap"
-READY_S = 300.0
 SETTLED_S = 20.0
 POLL_S = 0.1
 FORCE_S = 3600
@@ -55,13 +53,11 @@ class System:
     """What a run needs of the product. ``folder``: its state, with the keys."""
 
     def __init__(self, folder: Path, ports: Ports) -> None:
-        key = (folder / "keys" / "admin.key").read_text(encoding="utf-8").strip()
-        self._admin = _client(ports.url(ports.api), key)
+        self._admin = product.caller(ports.url(ports.api), product.secret(folder, "admin"))
         body = {"name": "olga", "role": "operator", "targets": ["*"]}
         made = self._admin.post("/v1/keys", json=body).raise_for_status().json()
-        self._operator = _client(ports.url(ports.api), made["key"])
-        control = (folder / "keys" / "control.key").read_text(encoding="utf-8").strip()
-        self._engine = _client(ports.url(ports.control), control)
+        self._operator = product.caller(ports.url(ports.api), made["key"])
+        self._engine = product.caller(ports.url(ports.control), product.secret(folder, "control"))
         self.chat_url = ports.url(ports.chat)
         self.features = SqliteFeatures(folder / "features.db")
         self._forced: str | None = None
@@ -121,34 +117,5 @@ class System:
 
 def begin(programs: Programs, folder: Path) -> System:
     """Start everything, and wait until it is ready."""
-    ports, config = free_ports(), folder / "trimtab.yaml"
-    config.write_text(
-        CONFIGURATION.format(
-            state_dir=folder,
-            target=TARGET,
-            knob=KNOB,
-            small=SMALL,
-            large=LARGE,
-            chat=ports.chat,
-            control=ports.control,
-            signals=ports.signals,
-            api=ports.api,
-        ),
-        encoding="utf-8",
-    )
-    programs.start("up", ["controller.cli", "--config", os.fspath(config), "up", "--json"])
-    programs.wait("`trimtab up` to be ready", lambda: _ready(programs), timeout_s=READY_S)
-    return System(folder, ports)
-
-
-def _ready(programs: Programs) -> bool:
-    for line in programs.log("up").read_text(encoding="utf-8").splitlines():
-        told = json.loads(line) if line.startswith("{") else {}
-        if told.get("event") == "ready" and "urls" in told:
-            return True
-    return False
-
-
-def _client(url: str, key: str) -> httpx.Client:
-    headers = {"Authorization": f"Bearer {key}"}
-    return httpx.Client(base_url=url, headers=headers, timeout=15, trust_env=False)
+    words = {"target": TARGET, "knob": KNOB, "small": SMALL, "large": LARGE}
+    return System(folder, product.start(programs, folder, CONFIGURATION, **words))

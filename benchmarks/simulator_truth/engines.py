@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from benchmarks.simulator_truth import burstgpt, fitting, llmservingsim
+from benchmarks.simulator_truth.edge import Band, band
 from benchmarks.simulator_truth.measured import Request
 from benchmarks.simulator_truth.predicting import predict
 from benchmarks.simulator_truth.refining import Calibration, refined
@@ -21,12 +22,17 @@ ROOMY_BLOCKS = 100_000
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """One engine: what was fitted, on what, and the scores of both parts."""
+    """One engine: what was fitted, on what, and the scores of both parts.
+
+    ``bands``: how the predicted median TTFT moves with the step times, where whole runs were
+    predicted.
+    """
 
     fitted_on: str
     calibration: Calibration
     fitted: list[Score]
     predicted: list[Score]
+    bands: list[Band] = []
 
 
 def rtx_4090(*, tries: int, seed: int) -> Judged:
@@ -48,7 +54,7 @@ def rtx_4090(*, tries: int, seed: int) -> Judged:
             if is_early
         ]
 
-    simulate = partial(_simulated, run.requests, llmservingsim_spec, seed)
+    simulate = partial(simulated, run.requests, llmservingsim_spec, seed)
     measured = known_by_half(run.requests)
     start = fitting.step_times(measured, [s for s in run.samples if s.at_s <= half_s])
     best = refined(start, measured, lambda c: known_by_half(simulate(c)), tries=tries)
@@ -70,17 +76,21 @@ def burstgpt_vllm(*, tries: int, seed: int) -> Judged:
     """Fitted on one load, scored on all requests of the others."""
     run = burstgpt.run(burstgpt.CALIBRATED_LOAD)
     start = fitting.step_times(run.requests, run.samples)
-    simulate = partial(_simulated, run.requests, burstgpt_spec, seed)
+    simulate = partial(simulated, run.requests, burstgpt_spec, seed)
     best = refined(start, run.requests, simulate, tries=tries)
     found: list[Score] = []
+    bands: list[Band] = []
     for other in map(burstgpt.run, burstgpt.OTHER_LOADS):
         load = burstgpt.as_in(other, run)
-        found += scores(other.name, other.requests, _simulated(load, burstgpt_spec, seed, best))
+        found += scores(other.name, other.requests, simulated(load, burstgpt_spec, seed, best))
+        again = partial(simulated, load, burstgpt_spec, seed)
+        bands.append(band(other.name, other.requests, again, best))
     return Judged(
         fitted_on=f"{run.name} ({burstgpt.tokens_per_step(run.samples):.0f} tokens a full step)",
         calibration=best,
         fitted=scores(run.name, run.requests, simulate(best)),
         predicted=found,
+        bands=bands,
     )
 
 
@@ -105,11 +115,12 @@ def burstgpt_spec(step_times: StepTimes) -> ReplicaSpec:
     )
 
 
-def _simulated(
+def simulated(
     load: Sequence[Request],
     spec: Callable[[StepTimes], ReplicaSpec],
     seed: int,
     calibration: Calibration,
 ) -> list[Request]:
+    """A load's requests as clients of the calibrated engine would see them."""
     predicted = predict(load, spec(calibration.step_times), seed=seed)
     return calibration.seen_by_clients(predicted)

@@ -9,6 +9,9 @@ time say nothing of its speed: those with fewer than ``LEAST_RUNNING`` running a
 
 Noise in g is noise in the regressors, which flattens the slopes, and b and kv rise together:
 ``refining.py`` goes on from here.
+
+An engine that counts its own steps says n, Σb, Σp and the time they took outright: ``from_moments``
+takes those, and only the context is worked out from the requests.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from scipy.optimize import nnls
 
 from benchmarks.simulator_truth.measured import Request, Sample, context_tokens
 from engine.simulated.step_times import StepTimes
+from signals.events import StepMoments
 
 LEAST_RUNNING = 2
 LONGEST_S = 2.0
@@ -38,6 +42,26 @@ def step_times(requests: Sequence[Request], samples: Sequence[Sample]) -> StepTi
         context = context_tokens(requests, sample.at_s - sample.length_s / 2)
         rows.append((steps, sample.output_tokens, sample.prompt_tokens, context * steps))
         lengths_us.append(sample.length_s * 1e6)
+    return _solved(rows, lengths_us)
+
+
+def from_moments(
+    requests: Sequence[Request], seconds: Sequence[tuple[float, float, StepMoments]]
+) -> StepTimes:
+    """What a step costs, in µs, by the engine's own step sums: (end, length, sums) of each second.
+
+    >>> at = lambda n, b, f: (1.0, 1.0, StepMoments(n=n, b=b, f=f, t=9000 * n + 300 * b + 60 * f))
+    >>> found = from_moments([], [at(10, 20, 0), at(10, 80, 50), at(5, 5, 400)])
+    >>> round(found.base_us), round(found.per_decode_us), round(found.per_prefill_us)
+    (9000, 300, 60)
+    """
+    busy = [(at_s - length_s / 2, sums) for at_s, length_s, sums in seconds if sums.n > 0]
+    rows = [(s.n, s.b, s.f, context_tokens(requests, middle_s) * s.n) for middle_s, s in busy]
+    return _solved(rows, [float(sums.t) for _, sums in busy])
+
+
+def _solved(rows: Sequence[tuple[float, ...]], lengths_us: Sequence[float]) -> StepTimes:
+    """Non-negative least squares, columns scaled alike."""
     largest = np.array(rows).max(axis=0)
     scale = np.where(largest > 0, largest, 1.0)
     found, _ = nnls(np.array(rows) / scale, np.array(lengths_us))

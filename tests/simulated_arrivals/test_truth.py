@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -11,13 +14,26 @@ from msgspec.structs import replace
 from benchmarks import traces
 from benchmarks.simulator_truth import burstgpt, fitting, llmservingsim
 from benchmarks.simulator_truth.__main__ import main
+from benchmarks.simulator_truth.edge import band
 from benchmarks.simulator_truth.measured import Request, Sample
+from benchmarks.simulator_truth.own_engine import embedded
 from benchmarks.simulator_truth.predicting import predict
+from benchmarks.simulator_truth.recording import (
+    RATES_PER_S,
+    Recorded,
+    Recording,
+    Second,
+    read,
+    recorded,
+)
 from benchmarks.simulator_truth.refining import Calibration, refined
 from benchmarks.simulator_truth.scoring import Score, scores, table, worst
 from engine.simulated.spec import ReplicaSpec
 from engine.simulated.step_times import StepTimes
 from signals.errors import Rejected, Unavailable
+from signals.events import StepMoments
+from signals.features.model import RequestRow, SecondRow
+from tests.judge import builders
 
 REQUESTS = [
     (
@@ -87,6 +103,31 @@ def simulated(requests: list[Request], calibration: Calibration) -> list[Request
     return calibration.seen_by_clients(predict(requests, spec, seed=1))
 
 
+SECONDS = [
+    Second(
+        at_s=float(at),
+        length_s=1.0,
+        steps=StepMoments(n=20, b=20 * b, f=f, t=20 * 9_500 + 20 * 320 * b + 62 * f),
+    )
+    for at, (b, f) in enumerate([(1, 0), (4, 900), (9, 100), (2, 2000)], 1)
+]
+"""Step sums that come near what made the requests, and are not it."""
+
+
+def row(arrival_us: int, output_tokens: int) -> RequestRow:
+    return replace(
+        builders.request(0.0),
+        arrival_us=arrival_us,
+        ttft_us=250_000,
+        finished_us=arrival_us + 900_000,
+        output_tokens=output_tokens,
+    )
+
+
+def tick(from_us: int, to_us: int) -> SecondRow:
+    return replace(builders.second(0.0, tokens={}, waiting={}), from_us=from_us, to_us=to_us)
+
+
 TRUTH = Calibration(
     step_times=StepTimes(base_us=9_000, per_decode_us=300, per_prefill_us=60, per_context_us=0.1),
     front_s=0.02,
@@ -129,6 +170,56 @@ def test_least_squares_find_the_costs_of_intervals_without_noise() -> None:
     assert found.base_us == pytest.approx(9_000)
     assert found.per_decode_us == pytest.approx(300)
     assert found.per_prefill_us == pytest.approx(60)
+
+
+def test_our_own_engine_is_fitted_on_one_load_and_predicted_on_the_others() -> None:
+    def run(seed: int, per_s: float) -> Recorded:
+        requests = simulated(load(seed, per_s), TRUTH)
+        return Recorded(per_s=per_s, requests=requests, seconds=SECONDS)
+
+    low, fitted, high = RATES_PER_S
+    recording = Recording(
+        hardware="none",
+        load_average=[0.0],
+        seed=1,
+        active_cap=32,
+        step_token_budget=256,
+        runs=[run(21, low), run(22, fitted), run(23, high)],
+    )
+    assert msgspec.json.decode(msgspec.json.encode(recording), type=Recording) == recording
+    judged = embedded(recording, tries=100, seed=1)
+    assert {score.run for score in judged.predicted} == {
+        f"embedded engine, {per_s:g} requests a second" for per_s in (low, high)
+    }
+    assert max(score.error for score in judged.predicted) < 0.15, table(judged.predicted)
+    assert [band.run for band in judged.bands] == sorted({s.run for s in judged.predicted})
+
+
+def test_a_recording_has_the_engines_own_times_from_the_first_arrival_on(tmp_path: Path) -> None:
+    rows = [row(4_000_000, 100), row(3_000_000, 50), row(1_000_000, 10)]
+    ticks = [tick(3_000_000, 4_000_000), tick(2_000_000, 3_000_000)]
+    found = recorded(2.0, rows, ticks, from_us=2_000_000)
+    assert [(one.arrival_s, one.first_s, one.output_tokens) for one in found.requests] == [
+        (0.0, 0.25, 50),
+        (1.0, 1.25, 100),
+    ]
+    assert [(second.at_s, second.length_s) for second in found.seconds] == [(1.0, 1.0)]
+    with pytest.raises(Unavailable, match="no request of 2 a second"):
+        recorded(2.0, rows, ticks, from_us=9_000_000)
+    path = tmp_path / "log"
+    path.write_text("{}")
+    with pytest.raises(Unavailable, match="holds no recording"):
+        read(path)
+
+
+def test_a_queue_amplifies_what_steps_are_off_and_an_idle_engine_does_not() -> None:
+    def bands(seed: int, per_s: float) -> float:
+        offered = load(seed, per_s)
+        again = partial(simulated, offered)
+        return band("a", again(TRUTH), again, TRUTH).amplification
+
+    assert bands(31, 0.2) < 1.2
+    assert bands(31, 20.0) > 1.5
 
 
 def test_the_worst_run_is_what_counts() -> None:
