@@ -67,6 +67,7 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     baseline's misses and ``trip_misses`` more, but ``max_trips`` of those only end the trial
     undecided. Times in seconds. ``split``: a crossover's two halves; replicas in neither stay on
     the baseline and are not counted.
+    ``rarest_loss``: a loss in this share of the units is to be excluded before IMPROVED.
 
     ``alpha`` is of IMPROVED, and is less where little is left of the budget of trials;
     ``harm_alpha`` of HARMED, which must not take longer for that (None: as ``alpha``).
@@ -99,6 +100,7 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     trip_ratio: float = 2.0
     trip_misses: int = 30
     max_trips: int = 3
+    rarest_loss: float | None = None
     baseline: Setting
     candidate: Setting
     design: Design = "switchback"

@@ -49,7 +49,10 @@ AIMS = {
     "switchback_harm_10_median_s": "≤ 1,200",
     "switchback_harm_10_p95_s": "≤ 3,000",
     "law_median_s": "≤ 1,500: a law in 80 s phases",
-    "skewed_improved": "0: share of skewed harms kept",
+    "crossover_10_careful_median_s": "(none) steps −10 %, losses in 5 % of units excluded first",
+    "skewed_improved": "0: share kept of rare losses, with no effect otherwise",
+    "bought_improved": "0: share kept of rare losses, with gains otherwise",
+    "bought_improved_careful": "≤ 0.01: as many, where losses in 5 % of units are excluded first",
     "samples_passed": "0: share of six against six kept",
 }
 SOURCES = (
@@ -78,7 +81,7 @@ def main() -> int:
     parser.add_argument("--paths", type=int, default=400, help="paths of load in each cell")
     parser.add_argument("--coins", type=int, default=25, help="redrawn on each without an effect")
     parser.add_argument("--power", type=int, default=100, help="trials of each effect")
-    parser.add_argument("--streams", type=int, default=200, help="of each skewed harm")
+    parser.add_argument("--streams", type=int, default=400, help="of each skewed harm")
     parser.add_argument("--workers", type=int, default=2, help="at once")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="a minute's worth of everything")
@@ -142,6 +145,16 @@ def _errands(given: argparse.Namespace) -> list[Errand]:
             else Errand(world=name, design="switchback", seed=seed, coins=1, factor=factor)
             for design, factor, _, _ in POWER
         ]
+        wanted.append(
+            Errand(
+                world=name,
+                design="crossover",
+                seed=seed,
+                coins=1,
+                factor=0.9,
+                rarest_loss=skewed.RARE,
+            )
+        )
         law = plans.LAW_WORLD.name
         wanted.append(Errand(world=law, design="crossover", seed=seed, coins=1, law=True))
     return wanted
@@ -201,6 +214,7 @@ def _power(figures: Figures, lived: Sequence[Lived]) -> None:
     for cell, found in _cells(lived).items():
         plan = found[0].plan
         key, right = aims.get((plan.design, plan.factor), ("law", "IMPROVED"))
+        key += "" if plan.rarest_loss is None else "_careful"
         tried = [one for path in found for one in path.outcomes]
         took_s = [60 * one.minutes if one.verdict == right else math.inf for one in tried]
         told = []
@@ -226,19 +240,24 @@ def _rivals(figures: Figures, lived: Sequence[Lived]) -> None:
 
 
 def _skewed(figures: Figures, streams: int, seed: int) -> None:
-    say(f"\n{'streams to 500 units':<40} IMPROVED   HARMED  by sign  median units")
+    say(f"\n{'streams to 500 units':<46} IMPROVED       ≤   HARMED  by sign  median units")
+    every = (skewed.NOTHING, *skewed.HARMS, *skewed.BOUGHT, *skewed.COUNTER_EXAMPLES)
+    wanted = [(kind, False) for kind in every]
+    wanted += [(kind, True) for kind in (*skewed.HARMS, *skewed.BOUGHT)]
     told = {}
-    kinds = (skewed.NOTHING, *skewed.HARMS, skewed.BOUGHT, *skewed.COUNTER_EXAMPLES)
-    for kind in kinds:
-        told[kind.name] = one = skewed.tell(kind, streams, seed)
+    for kind, careful in wanted:
+        told[kind, careful] = one = skewed.tell(kind, streams, seed, careful=careful)
         say(
-            f"{one.name:<40} {one.improved:8.1%} {one.harmed:8.1%} {one.by_sign:8.1%}"
-            f"  {one.units or '-'}"
+            f"{one.name + (', careful' if careful else ''):<46} {one.improved:8.1%}"
+            f" {one.improved_upper:7.2%} {one.harmed:8.1%} {one.by_sign:8.1%}  {one.units or '-'}"
         )
-    published = [told[kind.name] for kind in skewed.COUNTER_EXAMPLES]
-    never = [*published, *(told[kind.name] for kind in skewed.HARMS)]
+    published = [told[kind, False] for kind in skewed.COUNTER_EXAMPLES]
+    harms = [told[kind, False] for kind in skewed.HARMS]
+    bought = {careful: [told[kind, careful] for kind in skewed.BOUGHT] for careful in (False, True)}
     figures.key("counterexamples_caught", min(one.harmed for one in published))
-    figures.key("skewed_improved", max(one.improved for one in never))
+    figures.key("skewed_improved", max(one.improved for one in (*published, *harms)))
+    figures.key("bought_improved", max(one.improved for one in bought[False]))
+    figures.key("bought_improved_careful", max(one.improved for one in bought[True]))
     figures.key("samples_passed", max(one.samples_passed for one in published))
     figures.more["streams"] = [msgspec.to_builtins(one) for one in told.values()]
 

@@ -11,14 +11,17 @@ from benchmarks.judging.paths import Change, Path, one_engine, two_replicas
 from benchmarks.judging.rivals import alarms
 from benchmarks.judging.trying import Outcome, try_out
 from benchmarks.queue_model import LIVE, World
-from controller.trials import Design
+from controller.trials import Design, TrialPlan
 from signals.events import MICROS
 
 HOUR_S = 3600
 
 
 class Errand(msgspec.Struct, frozen=True, kw_only=True):
-    """One path of a cell, with ``coins`` trials on it. ``slower``: one replica is 3 % slower."""
+    """One path of a cell, with ``coins`` trials on it. ``slower``: one replica is 3 % slower.
+
+    ``rarest_loss``: as in the plan.
+    """
 
     world: str
     design: Design
@@ -27,13 +30,15 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     slower: bool = False
     factor: float = 1.0
     law: bool = False
+    rarest_loss: float | None = None
 
     @property
     def cell(self) -> str:
         """The cell that it belongs to."""
         replicas = ", one replica 3 % slower" if self.slower else ""
         effect = "a law" if self.law else "" if self.factor == 1 else f"{self.factor - 1:+.0%}"
-        return f"{self.world}, {self.design}{replicas}{effect and ': '}{effect}"
+        rare = "" if self.rarest_loss is None else f", losses in {self.rarest_loss:.0%} excluded"
+        return f"{self.world}, {self.design}{replicas}{effect and ': '}{effect}{rare}"
 
     @property
     def null(self) -> bool:
@@ -53,14 +58,19 @@ class Lived(msgspec.Struct, frozen=True, kw_only=True):
 def live(errand: Errand) -> Lived:
     """Live a path and try every coin on it."""
     path = _path(errand)
-    make = plans.planned_law if errand.law else lambda seed: plans.planned(errand.design, seed)
-    tried = tuple(try_out(path, make(errand.seed * 1000 + n)) for n in range(errand.coins))
+    tried = tuple(try_out(path, _plan(errand, n)) for n in range(errand.coins))
     told = {}
     if errand.null and errand.design == "crossover":
         for model, slowness in zip(path.models, path.slowness, strict=True):
             model.run((plans.WARM_UP_S + HOUR_S) * MICROS, factor=slowness)
         told = alarms(path.models, plans.WARM_UP_S, HOUR_S)
     return Lived(plan=errand, attainment=_attainment(path), outcomes=tried, alarms=told)
+
+
+def _plan(errand: Errand, coin: int) -> TrialPlan:
+    seed = errand.seed * 1000 + coin
+    plan = plans.planned_law(seed) if errand.law else plans.planned(errand.design, seed)
+    return plan if errand.rarest_loss is None else plans.careful(plan, errand.rarest_loss)
 
 
 def _path(errand: Errand) -> Path:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from benchmarks.queue_model import BATCH, LIVE, CapLaw, World
+from controller.judge.rarity import units_to_exclude
 from controller.trials import PRIMARY, Design, GuardPlan, IntentPlan, TrialPlan
 from policies.settings import Setting
 
@@ -67,6 +68,12 @@ def planned(design: Design, seed: int) -> TrialPlan:
     """The plan of one trial of a design, whose coins are the seed's."""
     split = ((REPLICAS[0],), (REPLICAS[1],)) if design == "crossover" else ((), ())
     return msgspec.structs.replace(SWITCHBACK, design=design, split=split, seed=seed)
+
+
+def careful(plan: TrialPlan, share: float) -> TrialPlan:
+    """The plan, with losses in so few units to be excluded before IMPROVED, as production does."""
+    units = max(plan.max_units, units_to_exclude(share))
+    return msgspec.structs.replace(plan, rarest_loss=share, max_units=units)
 
 
 def planned_law(seed: int) -> TrialPlan:

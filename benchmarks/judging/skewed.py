@@ -3,6 +3,8 @@
 The judge is production's (``rule_on``), run without its limit of 60 units, to 500. Beside its sign
 process stands ``controller.judge.betting`` on every metric, at half of the sign process's α per
 metric; either may say HARMED. Each unit's values are drawn anew; the numbers are those below.
+Streams are judged twice: by a plan as it is, and by one that asks for losses in 5 % of the units to
+be excluded first (``rarest_loss``).
 
 Three are published counter-examples to canary judges: seven of ten values a hundred times larger,
 a change of variance alone, and a few errors among thousands. Six values of theirs against six
@@ -17,6 +19,8 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from benchmarks.judging import plans
+from benchmarks.judging.bounds import clustered_upper
 from benchmarks.judging.plans import LOG_TTFT, SWITCHBACK
 from benchmarks.judging.trying import judged
 from controller.judge.betting import bounded_e_path
@@ -58,9 +62,12 @@ def _nothing(rng: np.random.Generator, values: int) -> tuple[float, float]:
     return _quiet(rng)
 
 
-def _rare_primary(rng: np.random.Generator, values: int) -> tuple[float, float]:
-    d, guard = _quiet(rng)
-    return (-2.0 if rng.random() < RARE else d), guard
+def _rare_primary(level: float) -> Draw:
+    def draw(rng: np.random.Generator, values: int) -> tuple[float, float]:
+        d, guard = _quiet(rng, level)
+        return (-2.0 if rng.random() < RARE else d), guard
+
+    return draw
 
 
 def _rare_guard(level: float) -> Draw:
@@ -91,10 +98,15 @@ def _errors(rng: np.random.Generator, values: int) -> tuple[float, float]:
 
 NOTHING = Stream(name="no effect", draw=_nothing, bounds=(1.0, 0.5))
 HARMS = (
-    Stream(name="5 % of units at −2, else no effect", draw=_rare_primary, bounds=(2.0, 0.5)),
+    Stream(name="5 % of units at −2, else no effect", draw=_rare_primary(0.0), bounds=(2.0, 0.5)),
     Stream(name="guard −.5 in 5 % of units", draw=_rare_guard(0.0), bounds=(1.0, 0.5)),
 )
-BOUGHT = Stream(name="guard −.5 in 5 %, primary +.15", draw=_rare_guard(0.15), bounds=(1.0, 0.5))
+BOUGHT = (
+    Stream(name="5 % of units at −2, else +.15", draw=_rare_primary(0.15), bounds=(2.0, 0.5)),
+    Stream(name="5 % of units at −2, else +.08", draw=_rare_primary(0.08), bounds=(2.0, 0.5)),
+    Stream(name="guard −.5 in 5 %, primary +.15", draw=_rare_guard(0.15), bounds=(1.0, 0.5)),
+)
+"""Gains in all other units; the second loses on average."""
 COUNTER_EXAMPLES = (
     Stream(name="7 of 10 values at 100 ×", draw=_hundredfold, bounds=(6.0, 1.0)),
     Stream(name="variance alone, sd 1 → 5 at mean 10", draw=_variance, bounds=(2.0, 1.0)),
@@ -109,43 +121,53 @@ COUNTER_EXAMPLES = (
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What the judge made of a number of streams. Shares; ``units``: median, to HARMED."""
+    """What the judge made of a number of streams. Shares; ``units``: median, to HARMED.
+
+    ``improved_upper``: the upper 95 % bound of ``improved``; ``careful``: of the plan by which rare
+    losses are to be excluded first.
+    """
 
     name: str
+    careful: bool
     streams: int
     improved: float
+    improved_upper: float
     harmed: float
     by_sign: float
     units: float | None
     samples_passed: float
 
 
-def tell(stream: Stream, streams: int, seed: int) -> Told:
+def tell(stream: Stream, streams: int, seed: int, *, careful: bool = False) -> Told:
     """Judge so many streams of a kind."""
-    found = [_judge(stream, np.random.default_rng([seed, n])) for n in range(streams)]
+    plan = _plan(stream, careful)
+    found = [_judge(stream, plan, np.random.default_rng([seed, n])) for n in range(streams)]
     caught = [units for verdict, units in found if verdict.startswith("HARMED")]
     verdicts = [verdict for verdict, _ in found]
     return Told(
         name=stream.name,
+        careful=careful,
         streams=streams,
         improved=verdicts.count("IMPROVED") / streams,
+        improved_upper=clustered_upper([v == "IMPROVED" for v in verdicts], [1] * streams),
         harmed=len(caught) / streams,
         by_sign=verdicts.count("HARMED") / streams,
         units=float(np.median(caught)) if caught else None,
         samples_passed=sum(
-            _sample_passes(stream, np.random.default_rng([seed, n, 6])) for n in range(streams)
+            _sample_passes(stream, plan, np.random.default_rng([seed, n, 6]))
+            for n in range(streams)
         )
         / streams,
     )
 
 
-def _plan(stream: Stream) -> TrialPlan:
-    return msgspec.structs.replace(SWITCHBACK, guards=(stream.guard,), max_units=UNITS)
+def _plan(stream: Stream, careful: bool) -> TrialPlan:
+    plan = msgspec.structs.replace(SWITCHBACK, guards=(stream.guard,), max_units=UNITS)
+    return plans.careful(plan, RARE) if careful else plan
 
 
-def _judge(stream: Stream, rng: np.random.Generator) -> tuple[str, int]:
+def _judge(stream: Stream, plan: TrialPlan, rng: np.random.Generator) -> tuple[str, int]:
     """The verdict and its unit; "HARMED, by betting" where the bet came first."""
-    plan = _plan(stream)
     drawn = [stream.draw(rng, stream.values) for _ in range(UNITS)]
 
     def unit(at_s: float, in_force: TrialPlan, index: int) -> Unit:
@@ -170,10 +192,10 @@ def _bet(
     return min(won, default=None)
 
 
-def _sample_passes(stream: Stream, rng: np.random.Generator) -> bool:
+def _sample_passes(stream: Stream, plan: TrialPlan, rng: np.random.Generator) -> bool:
     """Whether six values against six, a unit each, are kept."""
     units = tuple(_unit(n, stream.draw(rng, 1)) for n in range(SAMPLE))
-    ruling = rule_on(Trial(plan=_plan(stream), began_us=0, units=units))
+    ruling = rule_on(Trial(plan=plan, began_us=0, units=units))
     return ruling.verdict == "IMPROVED"
 
 

@@ -98,7 +98,7 @@ class Looks:
         self._better = np.zeros(len(EFFECT_GRID))
         floor = (1 - ROUNDING) * len(EFFECT_GRID)
         self._improved = floor / plan.alpha
-        self._harmed = floor * (len(plan.guards) + 1) / plan.alpha
+        self._harmed = floor * plan.harm_limit
 
     def worth_one(self, unit: Unit) -> bool:
         """Whether ``rule_on`` could say anything but "go on" after this unit too."""

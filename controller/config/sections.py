@@ -98,6 +98,13 @@ class TrialSettings(Section):
     max_units: int = setting(
         60, unit="units", reason="then INCONCLUSIVE: two hours of 60 s blocks", ge=1, le=1000
     )
+    rarest_loss: float | None = setting(
+        None,
+        unit="share of units",
+        reason="set: IMPROVED only once a loss in so few units is excluded, .05 takes 90; unset: no",
+        ge=0.005,
+        le=0.5,
+    )
     block_s: float = setting(
         60.0, unit="s", reason="at least 3 washouts; longer blocks only take longer", ge=1, le=3600
     )

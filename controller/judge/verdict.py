@@ -4,7 +4,9 @@
 HARMED         E(−d) ≥ (G+1)/α for the primary metric or any of the G guard metrics
 INCONCLUSIVE   ``max_trips`` latency trips
 IMPROVED       E(d) ≥ 1/α and the pessimistic mean of d > 0, and for every guard
-               E(d + margin) ≥ 1/guard_α and the pessimistic mean of d + margin > 0
+               E(d + margin) ≥ 1/guard_α and the pessimistic mean of d + margin > 0; where the
+               plan asks for rare losses: from as many units on as exclude them, and large losses
+               not more than large gains, in every metric (``rarity``)
 NO_DATA        ``min_units`` closed and not one with data; neither good nor bad
 INCONCLUSIVE   ``max_units`` closed without another verdict
 =============  ====================================================================================
@@ -21,8 +23,9 @@ from msgspec import structs
 from controller.judge.carry_over import counted_units
 from controller.judge.effects import effects
 from controller.judge.eprocess import e_value, guard_e_value, pessimistic_mean
+from controller.judge.rarity import loses_big, units_to_exclude
 from controller.judge.words import guard_test, words
-from controller.trials import GuardPlan, Ruling, Trial, Unit
+from controller.trials import GuardPlan, Ruling, Trial, TrialPlan, Unit
 from policies.policy import Verdict
 
 
@@ -96,7 +99,16 @@ def _improved(trial: Trial, e: dict[str, float], units: list[Unit]) -> bool:
         return False
     if pessimistic_mean(_ds(units, plan.primary)) <= 0:
         return False
-    return all(_guard_passes(trial, guard, e, units) for guard in plan.guards)
+    if not all(_guard_passes(trial, guard, e, units) for guard in plan.guards):
+        return False
+    return plan.rarest_loss is None or _without_rare_losses(plan, plan.rarest_loss, units)
+
+
+def _without_rare_losses(plan: TrialPlan, share: float, units: list[Unit]) -> bool:
+    if len(units) < units_to_exclude(share):
+        return False
+    scales = {plan.primary: plan.scale} | {guard.metric: guard.scale for guard in plan.guards}
+    return not any(loses_big(_ds(units, metric), scale=s) for metric, s in scales.items())
 
 
 def _guard_passes(trial: Trial, guard: GuardPlan, e: dict[str, float], units: list[Unit]) -> bool:

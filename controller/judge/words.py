@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from controller.judge.effects import effects
+from controller.judge.rarity import unseen_share
 from controller.trials import GuardPlan, Ruling, Trial
 from policies.policy import Effect
 
@@ -23,7 +24,10 @@ def words(trial: Trial, ruling: Ruling, closed: int) -> str:
             f"{1 / plan.guard_alpha:.3g})"
             for guard in plan.guards
         )
-        return f"IMPROVED: {effect}; E {up:.3g} ≥ {1 / plan.alpha:.3g}. Guards: {guards or 'none'}"
+        return (
+            f"IMPROVED: {effect}; E {up:.3g} ≥ {1 / plan.alpha:.3g}. Guards: {guards or 'none'}."
+            f" Not excluded: losses in fewer than {unseen_share(ruling.units):.0%} of units"
+        )
     if ruling.verdict == "HARMED":
         metric = str(ruling.cause).partition(":")[2]
         limit = plan.harm_limit

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from controller.config.sections import TrialSettings
+from controller.judge.rarity import units_to_exclude
 from controller.limiting import GUARD, guards_of
 from controller.plant.cycles import cycle_s, whole_cycles_s
 from controller.plant.laws import reference_tokens_per_s
@@ -66,7 +68,8 @@ def plan(
         harm_alpha=limits.alpha,
         guard_alpha=limits.guard_alpha,
         min_units=limits.min_units,
-        max_units=limits.max_units,
+        max_units=_max_units(limits),
+        rarest_loss=limits.rarest_loss,
         block_s=block_s,
         washout_s=washout_s,
         cycle_s=cycle,
@@ -96,6 +99,13 @@ def _design(split: Split | None, *, sessions: bool) -> Design:
 def _hypothesis(policy: Policy, design: Design) -> str:
     where = " of the sessions that have it," if design == "session_split" else ""
     return f"{policy.words()} raises U{where} without making any guard worse by its margin"
+
+
+def _max_units(limits: TrialSettings) -> int:
+    """As set, or as many as it takes to exclude rare losses where that is asked for."""
+    if limits.rarest_loss is None:
+        return limits.max_units
+    return max(limits.max_units, units_to_exclude(limits.rarest_loss))
 
 
 def intents_of(declared: Declared, plant: PlantInput) -> tuple[IntentPlan, ...]:
