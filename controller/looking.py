@@ -13,6 +13,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
+from controller.arrival_history import ArrivalHistory
 from controller.drift.blocks import DriftBlock, block_of
 from controller.first_seen import FirstSeen
 from controller.fleet import Replica
@@ -41,6 +42,8 @@ RATES_EVERY_S = 10.0
 """Their windows are closed ones, which change when feedback that is late corrects them."""
 MISSES_EVERY_S = 1.0
 RECENT_REQUESTS = 200
+MIN_ENDED = 10
+"""Of the latest requests, so that their output tokens are known."""
 ASSUMED_DRAIN_S = 1.0
 SAME_CLOCK_US = 2_000_000
 
@@ -79,6 +82,7 @@ class Looker:
         self._lateness_us = lateness_s * MICROS
         self._rates = rates
         self._cached = Cached()
+        self._history = ArrivalHistory()
         self._first_seen = FirstSeen(features)
 
     def look(
@@ -271,7 +275,11 @@ class Looker:
             return None
         self._cached.plant_at_s = mono_s
         name = self._declared.name
-        seconds = self._features.seconds(name, from_us=now_us - PLANT_SPAN_S * MICROS, to_us=now_us)
+        recent_us = now_us - PLANT_SPAN_S * MICROS
+        asked_us = self._history.asks_from_us(now_us, least_s=PLANT_SPAN_S)
+        told = self._features.seconds(name, from_us=asked_us, to_us=now_us)
+        self._history.take(told, now_us=now_us)
+        seconds = [second for second in told if second.to_us > recent_us]
         engines = self._features.engines(name)
         requests = {
             intent: self._features.find_requests(name, intent=intent, limit=RECENT_REQUESTS)
@@ -282,8 +290,8 @@ class Looker:
             moments=steps,
             curve=engines[0].curve if engines else (),
             prefill_per_decode=steps.f / steps.b if steps.b else 0.0,
-            arrivals=tuple((s.to_us, s.arrivals) for s in seconds),
-            offered=tuple((s.to_us, s.offered_tokens) for s in seconds),
+            arrivals=self._history.arrivals,
+            offered=self._history.offered,
             deadline_s=_deadlines(requests),
             drain_p95_s=_drain(requests),
             fingerprint=(engines[0].fingerprint or "") if engines else "",
@@ -330,17 +338,19 @@ def _drain(requests: Mapping[str, Sequence[RequestRow]]) -> float:
 def _traffic(
     requests: Mapping[str, Sequence[RequestRow]], seconds: Sequence[SecondRow]
 ) -> dict[str, Traffic]:
-    """By intent with requests that ended well lately."""
+    """By intent. Where a queue is so long that none of the latest has ended, what each may take."""
     found = {}
     for intent, rows in requests.items():
-        done = [row for row in rows if row.status == "ok" and row.output_tokens > 0]
-        if not done:
+        tokens = [row.output_tokens for row in rows if row.status == "ok" and row.output_tokens > 0]
+        if len(tokens) < MIN_ENDED:
+            tokens = [row.output_tokens or row.max_tokens for row in rows]
+        if not tokens or not sum(tokens):
             continue
-        output = sum(row.output_tokens for row in done) / len(done)
-        spread = sum((row.output_tokens - output) ** 2 for row in done) / len(done)
+        output = sum(tokens) / len(tokens)
+        spread = sum((one - output) ** 2 for one in tokens) / len(tokens)
         waited = sum(second.waiting.get(intent, 0) > 0 for second in seconds)
         found[intent] = Traffic(
-            prompt_tokens=sum(row.prompt_tokens for row in done) / len(done),
+            prompt_tokens=sum(row.prompt_tokens for row in rows) / len(rows),
             output_tokens=output,
             output_cv2=spread / output**2,
             waiting_share=waited / len(seconds) if seconds else 0.0,

@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from policies.in_force import InForce, Segment
-from policies.runtime_config import Change, RuntimeConfig, TrialStamp
+from policies.runtime_config import Change, ObservedSetting, RuntimeConfig, TrialStamp
+from policies.session_split import same_split
 from policies.settings import place
 from signals.events import MICROS
 
@@ -41,7 +42,7 @@ class ReplicaPast(Struct, frozen=True, kw_only=True):
 
     ``seq``: the last line of its log that was taken in. ``read_us``: until then (its time) it is
     known that nothing else happened. ``from_us``: where the last segment begins. ``settings``: by
-    place; None where the log that is left doesn't say.
+    place; None where the log that is left doesn't say. ``candidate``: by place, of a split's.
     """
 
     incarnation: str
@@ -53,6 +54,7 @@ class ReplicaPast(Struct, frozen=True, kw_only=True):
     hold: bool = False
     trial: TrialStamp | None = None
     settings: dict[str, InForce | None] = {}
+    candidate: dict[str, InForce] = {}
 
 
 def record(last: ReplicaPast | None, seen: RuntimeConfig) -> tuple[ReplicaPast, list[Segment]]:
@@ -131,7 +133,8 @@ def _shown(
         from_us=max(floor_us, _us(seen.engine_time)),
         hold=seen.hold,
         trial=seen.trial,
-        settings=dict[str, InForce | None](_now(seen)),
+        settings=dict[str, InForce | None](_by_place(seen.settings)),
+        candidate=_by_place(seen.candidate),
     )
     hole = [] if last is None else _hole(seen, last.read_us, past.from_us, why)
     return past, [*hole, _segment(past, seen, cause="read back", change_id=None)]
@@ -172,15 +175,14 @@ def _moved(past: ReplicaPast, run: Sequence[Change]) -> ReplicaPast:
     if not run:
         return past
     settings, hold = dict(past.settings), past.hold
+    candidate = dict(past.candidate) if _keeps(past, run) else {}
     for line in run:
         if line.cause in ("hold", "release"):
             hold = line.cause == "hold"
-        elif line.knob is not None and line.after is not None:
-            settings[place(line.knob, line.scope)] = InForce(
-                value=line.after, law=line.law, policy_id=line.holder
-            )
+        elif line.knob is not None and line.arm is not None:
+            _put(candidate, line, place(line.knob, line.scope))
         elif line.knob is not None:
-            settings.pop(place(line.knob, line.scope), None)
+            _put(settings, line, place(line.knob, line.scope))
     at_us = max(past.read_us, _us(run[0].at))
     by_law = run[0].cause == "law" and past.version == run[0].version
     return msgspec.structs.replace(
@@ -193,7 +195,23 @@ def _moved(past: ReplicaPast, run: Sequence[Change]) -> ReplicaPast:
         hold=hold,
         trial=run[-1].trial,
         settings=settings,
+        candidate=candidate,
     )
+
+
+def _put(settings: dict[str, Any], line: Change, at: str) -> None:
+    """What a line says that its place has after it; nothing: none of its own."""
+    if line.after is None:
+        settings.pop(at, None)
+    else:
+        settings[at] = InForce(value=line.after, law=line.law, policy_id=line.holder)
+
+
+def _keeps(past: ReplicaPast, run: Sequence[Change]) -> bool:
+    """Whether what the candidate's sessions have outlives these lines: a law's move, or the same
+    split."""
+    by_law = run[0].cause == "law" and past.version == run[0].version
+    return by_law or same_split(past.trial, run[-1].trial)
 
 
 def _segment(
@@ -220,6 +238,7 @@ def _segment(
         hold=past.hold,
         trial=past.trial,
         settings=settings,
+        candidate=dict(sorted(past.candidate.items())),
     )
 
 
@@ -259,13 +278,13 @@ def _before(lines: Sequence[Change], seen: RuntimeConfig) -> dict[str, InForce |
     first: dict[str, Change] = {}
     settled: dict[str, Change] = {}
     for line in lines:
-        if line.knob is not None:
+        if line.knob is not None and line.arm is None:
             at = place(line.knob, line.scope)
             first.setdefault(at, line)
             if line.cause != "law":
                 settled.setdefault(at, line)
     before: dict[str, InForce | None] = {at: None for at in settled if first[at].before is not None}
-    for at, now in _now(seen).items():
+    for at, now in _by_place(seen.settings).items():
         if at not in settled:
             began = first[at].before if at in first else None
             value = now.value if began is None else began
@@ -281,23 +300,29 @@ def _held_before(lines: Iterable[Change], seen: RuntimeConfig) -> bool:
 # -- against what is shown -----------------------------------------------------------------------
 
 
-def _now(seen: RuntimeConfig) -> dict[str, InForce]:
+def _by_place(shown: Iterable[ObservedSetting]) -> dict[str, InForce]:
     return {
         place(s.knob, s.scope): InForce(value=s.value, law=s.law, policy_id=s.policy_id)
-        for s in seen.settings
+        for s in shown
     }
 
 
 def _agrees(past: ReplicaPast, seen: RuntimeConfig) -> bool:
     """Whether the log led to what the engine shows. Where a law stands is its own business."""
     mine = (past.version, past.hold, past.trial)
-    if mine != (seen.version, seen.hold, seen.trial) or past.settings.keys() != _now(seen).keys():
+    if mine != (seen.version, seen.hold, seen.trial):
         return False
-    return all(
+    return _alike(past.settings, _by_place(seen.settings)) and _alike(
+        past.candidate, _by_place(seen.candidate)
+    )
+
+
+def _alike(mine: Mapping[str, InForce | None], shown: Mapping[str, InForce]) -> bool:
+    return mine.keys() == shown.keys() and all(
         one is not None
         and (one.law, one.policy_id) == (now.law, now.policy_id)
         and (now.law is not None or one.value == now.value)
-        for one, now in ((past.settings[at], now) for at, now in _now(seen).items())
+        for one, now in ((mine[at], now) for at, now in shown.items())
     )
 
 

@@ -86,10 +86,15 @@ def _foreign_changes(draft: Draft, seen: RuntimeConfig, *, after: int) -> None:
     if after < 0:
         return
     patched = [change for change in seen.changes if change.seq > after and change.cause == "patch"]
-    last = {(change.knob, change.scope): change for change in patched}
+    last = {(change.knob, change.scope, change.arm): change for change in patched}
     for change in patched:
         if _foreign(draft, change):
-            _stranger(draft, seen, change, stands=_foreign(draft, last[change.knob, change.scope]))
+            _stranger(
+                draft,
+                seen,
+                change,
+                stands=_foreign(draft, last[change.knob, change.scope, change.arm]),
+            )
 
 
 def _foreign(draft: Draft, change: Change) -> bool:
@@ -102,22 +107,23 @@ def _stranger(draft: Draft, seen: RuntimeConfig, change: Change, *, stands: bool
     """Tell of a change that is not ours, end the trial that it spoilt, and let it be if it may.
 
     A person's own pin or force stands: it is sent again, and the stranger's change is only told. So
-    it is where we have set the place since (not ``stands``), and under a kill that goes somewhere.
+    it is where we have set the place since (not ``stands``), and under a kill that goes somewhere;
+    and where nothing is left to let be: what a split had, or an intent's setting that is gone.
     """
-    now = None if change.knob is None else seen.setting(change.knob, change.scope)
-    if now is None:
+    if change.knob is None:
         return
+    now = seen.setting(change.knob, change.scope) if change.arm is None else None
     told = Setting(value=None if change.law else change.after, law=change.law)
     draft.note(
         "engine.foreign_change",
-        now.knob,
+        change.knob,
         setting=told.words(),
         change_id=change.change_id,
         replica=seen.replica,
     )
-    kept = _kept_by_person(draft, place(now.knob, now.scope))
+    kept = _kept_by_person(draft, place(change.knob, change.scope))
     taken = draft.state.control.killed and draft.declared.target.on_kill != "hold"
-    if stands and not kept and not taken:
+    if now is not None and stands and not kept and not taken:
         _adopt(draft, seen, change, now)
     trial = draft.trial
     if trial is not None and trial.state != "done":

@@ -5,7 +5,8 @@ does not show. A restarted engine differs from the wish like any other and is si
 
 A place (``knob`` or ``knob@intent``) is compared where the engine's spec offers its scope; a wish
 for one that it does not offer is left out, and ``not_offered`` says so. An intent without a setting
-of its own inherits, and is not shown.
+of its own inherits, and is not shown. What the candidate's sessions have while a trial splits them
+is compared beside that; it needs no way back, for the engine takes it away with the trial.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def plan_patch(
     places = list(_places(wish, seen))
     found = (_change(spec, scope, wish, seen, now_us) for spec, scope in places)
     changes = tuple(change for change in found if change is not None)
+    changes += tuple(_candidates(wish, seen, now_us))
     if not changes and wish.trial == seen.trial and wish.hold == seen.hold:
         return None
     return Patch(
@@ -55,6 +57,7 @@ def differs(wish: Desired, seen: RuntimeConfig) -> tuple[str, ...]:
     """The places (and ``trial``, ``hold``) in which the engine is not as wished."""
     places = _places(wish, seen)
     found = [place(s.name, scope) for s, scope in places if _differs(s, scope, wish, seen)]
+    found += [f"{place(one.knob, one.scope)} (candidate)" for one in _candidates(wish, seen, 0)]
     if wish.trial != seen.trial:
         found.append("trial")
     if wish.hold != seen.hold:
@@ -95,6 +98,45 @@ def _places(wish: Desired, seen: RuntimeConfig) -> Iterator[tuple[KnobSpec, str]
                 yield spec, scope
 
 
+def _candidates(wish: Desired, seen: RuntimeConfig, now_us: int) -> Iterator[SettingChange]:
+    """What to set, and to take away, of what the candidate's sessions have.
+
+    With another block everything is sent again, for its new end; with another split all is new.
+    """
+    if wish.trial is None or wish.trial.split is None:
+        return
+    again = wish.trial != seen.trial
+    had = {place(one.knob, one.scope): one for one in seen.candidate}
+    for spec in seen.knobs:
+        for scope in spec.scopes if spec.per_request and _is_live(spec) else ():
+            want, now = (
+                wish.candidate.get(place(spec.name, scope)),
+                had.get(place(spec.name, scope)),
+            )
+            if want is None and now is not None:
+                yield SettingChange(knob=spec.name, scope=scope, arm="candidate")
+            elif want is not None and (again or now is None or not _as_wished(want, now)):
+                yield SettingChange(
+                    knob=spec.name,
+                    scope=scope,
+                    value=want.setting.value,
+                    law=want.setting.law,
+                    policy_id=want.policy_id,
+                    expires_in_s=_left_s(want, now_us),
+                    arm="candidate",
+                )
+
+
+def _as_wished(want: Effective, now: ObservedSetting) -> bool:
+    return now.policy_id == want.policy_id and _same(want.setting, now)
+
+
+def _left_s(want: Effective, now_us: int) -> float | None:
+    if want.expires_us is None:
+        return None
+    return max(MIN_EXPIRY_S, (want.expires_us - now_us) / 1e6)
+
+
 def _is_live(spec: KnobSpec) -> bool:
     return spec.capability not in ("unsupported", "restart")
 
@@ -108,9 +150,7 @@ def _change(
         return None
     if want is None:
         return SettingChange(knob=spec.name, scope=scope)
-    expires_in_s = None
-    if want.expires_us is not None:
-        expires_in_s = max(MIN_EXPIRY_S, (want.expires_us - now_us) / 1e6)
+    expires_in_s = _left_s(want, now_us)
     return SettingChange(
         knob=spec.name,
         scope=scope,

@@ -16,6 +16,21 @@ adjacent blocks in the coin's order. A crossover's is one block, and the coin sa
 the candidate: both arms meet the same minute's load, and a half whose replicas are slower is on
 the candidate's side as often as on the baseline's, so that it moves no mean.
 
+::
+
+    session split: one setting of one intent, that counts for a request when it arrives
+
+    unit 0     unit 1     unit 2
+    ┌────────┐ ┌────────┐ ┌────────┐
+    │ new B  │ │ new B  │ │ new B  │ …    each session has the arm that its hash says, for the whole
+    │ new C  │ │ new C  │ │ new C  │       trial; it counts in the unit in which it came first
+    └────────┘ └────────┘ └────────┘
+
+In a session split the coins are the sessions' own. A session keeps its arm for the whole trial, so
+it counts in one unit only: were it counted in every one it comes back in, a few heavy users on one
+side would be the same luck again and again, and the units would not be independent. The arms share
+the engine, so what it does as a whole (its token rate) is neither's, and is not in the difference.
+
 The unit is the randomised block, never the request: requests of one block share a queue and are
 not independent. Everything the verdict depends on is in ``TrialPlan``; it is written to the audit
 before the first block.
@@ -31,12 +46,12 @@ from msgspec import Struct
 
 from policies.knobs import TARGET_SCOPE
 from policies.policy import Effect, Verdict
-from policies.runtime_config import Arm, TrialStamp
+from policies.runtime_config import Arm, SessionSplit, TrialStamp
 from policies.settings import Setting
 
 PRIMARY = "U"
 
-Design = Literal["switchback", "crossover"]
+Design = Literal["switchback", "crossover", "session_split"]
 Split = tuple[tuple[str, ...], tuple[str, ...]]
 """Two halves of a target's replicas, by name; as many in the one as in the other."""
 
@@ -66,7 +81,7 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     ``max_error_rate`` with ≥ ``min_errors`` errors trips; so do more than ``trip_ratio`` times the
     baseline's misses and ``trip_misses`` more, but ``max_trips`` of those only end the trial
     undecided. Times in seconds. ``split``: a crossover's two halves; replicas in neither stay on
-    the baseline and are not counted.
+    the baseline and are not counted. ``share``: of the sessions of a split have the candidate.
     ``rarest_loss``: a loss in this share of the units is to be excluded before IMPROVED.
 
     ``alpha`` is of IMPROVED, and is less where little is left of the budget of trials;
@@ -105,6 +120,7 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     candidate: Setting
     design: Design = "switchback"
     split: Split = ((), ())
+    share: float = 0.5
 
     @property
     def harm_limit(self) -> float:
@@ -115,7 +131,12 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     @property
     def blocks_per_unit(self) -> int:
         """Two blocks one after the other, or one in which both arms run side by side."""
-        return 1 if self.design == "crossover" else 2
+        return 2 if self.design == "switchback" else 1
+
+    @property
+    def sessions(self) -> SessionSplit:
+        """Who has the candidate in a session split: known from the audit, to nobody before."""
+        return SessionSplit(salt=_hash(f"{self.seed}:sessions").hex()[:32], share=self.share)
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -130,7 +151,8 @@ class Block(Struct, frozen=True, kw_only=True):
     """One block. ``began_us`` is the engine's own time of application, None until read back.
 
     ``arm``: in a crossover that of the first half; the second half has the other one, and the block
-    begins when the last replica of both has applied its own.
+    begins when the last replica of both has applied its own. In a session split always the
+    candidate, which some of the sessions have.
 
     ``opened_us``: when the controller first wished for it, in the controller's time; or when it
     looked again after it had been away.
@@ -166,11 +188,12 @@ class Unit(Struct, frozen=True, kw_only=True):
 
     Two blocks in a switchback, one in a crossover. ``judged``: they are closed and ``d`` is final;
     ``void``: why it can't be counted. ``halves``: d over the first and the second half of the
-    counted windows.
+    counted windows. ``sessions``: how many came first in this unit, by arm, in a session split.
     """
 
     index: int
     blocks: tuple[Block, ...]
+    sessions: dict[str, int] = {}
     d: dict[str, float] = {}
     halves: tuple[dict[str, float], dict[str, float]] = ({}, {})
     values: dict[str, dict[str, float]] = {}
@@ -218,23 +241,30 @@ def other(arm: Arm) -> Arm:
 def arm_of(plan: TrialPlan, block: Block, replica: str | None) -> Arm | None:
     """A replica's arm in a block; None: it takes no part, and keeps the baseline.
 
-    A switchback moves all of a target's replicas together. ``replica`` None: one whose name is not
-    known, which is in no half.
+    A switchback moves all of a target's replicas together; where sessions are split, the candidate
+    is in force on each. ``replica`` None: one whose name is not known, which is in no half.
     """
-    if plan.design == "switchback" or replica in plan.split[0]:
+    if plan.design != "crossover" or replica in plan.split[0]:
         return block.arm
     return other(block.arm) if replica in plan.split[1] else None
 
 
 def stamp_of(trial: Trial, block: Block, replica: str | None) -> TrialStamp | None:
-    """What requests that arrive at a replica in a block carry; None: it takes no part."""
+    """The trial that a replica shows in a block; None: it takes no part."""
+    if trial.plan.design == "session_split":
+        return TrialStamp(id=trial.plan.id, block=block.index, split=trial.plan.sessions)
     arm = arm_of(trial.plan, block, replica)
     return None if arm is None else TrialStamp(id=trial.plan.id, block=block.index, arm=arm)
 
 
 def arms_in(plan: TrialPlan, block: Block) -> tuple[Arm, ...]:
-    """The arms that run in a block: one, or in a crossover both, in the order of the halves."""
+    """The arms that run in a block: one, or both side by side; a crossover's as its halves are."""
     return (block.arm,) if plan.design == "switchback" else (block.arm, other(block.arm))
+
+
+def order(plan: TrialPlan, unit: int) -> tuple[Arm, Arm]:
+    """The arms of a unit as its blocks name them: by the coin, but where sessions have theirs."""
+    return ("candidate", "baseline") if plan.design == "session_split" else arms(plan.seed, unit)
 
 
 def split_of(seed: int, replicas: Iterable[str]) -> Split | None:

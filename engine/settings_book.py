@@ -54,6 +54,7 @@ from policies.runtime_config import (
     Stamp,
     TrialStamp,
 )
+from policies.session_split import same_split
 from policies.settings import place, split
 
 
@@ -179,7 +180,7 @@ class SettingsBook:
         check_patch(patch, self.specs, self._classes)
         check_present(patch, epoch=self._epoch, present=self._present)
         first_entry = self.log.next_seq
-        if not _same_split(self._trial, patch.trial):
+        if not same_split(self._trial, patch.trial):
             self._candidate = {}
         before = [self._now_at(change) for change in patch.settings]
         for change in patch.settings:
@@ -382,10 +383,3 @@ class SettingsBook:
         self._answers[patch.change_id] = (patch, answer)
         while len(self._answers) > self._remembered:
             self._answers.popitem(last=False)
-
-
-def _same_split(before: TrialStamp | None, after: TrialStamp | None) -> bool:
-    """Whether sessions keep their arms: the same trial, by the same salt and share."""
-    if before is None or after is None or after.split is None:
-        return False
-    return (before.id, before.split) == (after.id, after.split)

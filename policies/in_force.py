@@ -33,8 +33,9 @@ class Segment(Struct, frozen=True, kw_only=True):
     """One replica's settings from ``from_us`` until the next segment's ``from_us`` (engine time).
 
     ``entry``: index of the audit entry ``settings.observed`` that holds the same; None before it is
-    stored. ``settings`` by place; empty where ``known`` is False. ``until_us`` None: still so.
-    ``cause`` and ``change_id``: of the change that began it.
+    stored. ``settings`` by place; empty where ``known`` is False. ``candidate``: by place, what
+    the candidate's sessions had instead. ``until_us`` None: still so. ``cause`` and ``change_id``:
+    of the change that began it.
     """
 
     target: str
@@ -50,4 +51,5 @@ class Segment(Struct, frozen=True, kw_only=True):
     hold: bool = False
     trial: TrialStamp | None = None
     settings: dict[str, InForce] = {}
+    candidate: dict[str, InForce] = {}
     entry: int | None = None

@@ -22,11 +22,18 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from policies.runtime_config import Arm, SessionSplit
+from policies.runtime_config import Arm, SessionSplit, TrialStamp
 
 MAX_SALT: Final = 64
 """Bytes: BLAKE2b takes no longer key."""
 _RANGE: Final = 2**64
+
+
+def same_split(before: TrialStamp | None, after: TrialStamp | None) -> bool:
+    """Whether sessions keep their arms: the same trial, by the same salt and share."""
+    if before is None or after is None or after.split is None:
+        return False
+    return (before.id, before.split) == (after.id, after.split)
 
 
 def arm_of(split: SessionSplit, session: str) -> Arm:

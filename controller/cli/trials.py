@@ -88,7 +88,9 @@ def _unit(plan: Any) -> str:
 
 
 def _halves(plan: Any) -> list[str]:
-    """The halves of a crossover, a line each; a switchback has none."""
+    """The halves of a crossover, a line each, or of the sessions; a switchback has none."""
+    if plan["design"] == "session_split":
+        return [f"sessions   {plan['share']:.0%} have the candidate, by the hash of their ids"]
     if plan["design"] == "switchback":
         return []
     halves = enumerate(plan["split"], start=1)
@@ -96,11 +98,18 @@ def _halves(plan: Any) -> list[str]:
 
 
 def _order(design: str, unit: Any) -> str:
-    """The arms of a switchback's blocks one after the other, or of a crossover's halves."""
+    """The arms of a switchback's blocks one after the other, or of a crossover's halves; where
+    sessions are split, how many came first in this unit, with the candidate and without."""
+    if design == "session_split":
+        counts = unit["sessions"]
+        return f"{counts.get('candidate', 0)} | {counts.get('baseline', 0)}"
     arms = [block["arm"] for block in unit["blocks"]]
     if design == "crossover":
         arms += ["baseline" if arm == "candidate" else "candidate" for arm in arms]
     return " ".join(arms)
+
+
+_HEADS = {"switchback": "order", "crossover": "halves", "session_split": "sessions"}
 
 
 def _units(primary: str, design: str, units: Any) -> str:
@@ -117,7 +126,7 @@ def _units(primary: str, design: str, units: Any) -> str:
     ]
     head = [
         "unit",
-        "halves" if design == "crossover" else "order",
+        _HEADS[design],
         f"d {primary}",
         "E better",
         "E worse",

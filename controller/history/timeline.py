@@ -163,10 +163,19 @@ def _of_line(line: AuditLine) -> Happening:
     )
 
 
+def _arm(segment: Segment) -> str:
+    """The arm that all requests arrived in, or what the candidate's sessions had instead."""
+    trial = segment.trial
+    if trial is None or trial.split is None:
+        return "" if trial is None else str(trial.arm)
+    theirs = ", ".join(f"{at} {words(one)}" for at, one in segment.candidate.items())
+    return f"{trial.split.share:.0%} of the sessions with {theirs or 'the same'}"
+
+
 def _of_segment(segment: Segment) -> Happening:
     had = ", ".join(f"{at} {words(one)}" for at, one in segment.settings.items())
     trial = segment.trial
-    under = "" if trial is None else f"; trial {trial.id}, block {trial.block}, {trial.arm}"
+    under = "" if trial is None else f"; trial {trial.id}, block {trial.block}, {_arm(segment)}"
     held = "; held" if segment.hold else ""
     known = f"{had} ({segment.cause}){under}{held}"
     return Happening(

@@ -49,11 +49,25 @@ def carry_over(trial: Trial) -> str | None:
 
 
 def plan_in_force(trial: Trial, unit_index: int) -> TrialPlan:
-    """The plan with the block lengths that hold for one unit (doubled ones after the check)."""
-    if trial.doubled_from is None or unit_index < trial.doubled_from:
-        return trial.plan
+    """The plan with the lengths that hold for one unit: doubled ones after the check.
+
+    Between two units of a session split nothing changes, so that only the first one has a washout,
+    and one before which the candidate was away.
+    """
     plan = trial.plan
-    return msgspec.structs.replace(plan, block_s=2 * plan.block_s, washout_s=2 * plan.washout_s)
+    if trial.doubled_from is not None and unit_index >= trial.doubled_from:
+        plan = msgspec.structs.replace(plan, block_s=2 * plan.block_s, washout_s=2 * plan.washout_s)
+    if plan.design == "session_split" and _goes_on(trial, unit_index):
+        return msgspec.structs.replace(plan, washout_s=0.0)
+    return plan
+
+
+def _goes_on(trial: Trial, unit_index: int) -> bool:
+    """Whether the unit before ended in its own time, with the candidate in force to its end."""
+    if not 0 < unit_index <= len(trial.units):
+        return False
+    before = trial.units[unit_index - 1]
+    return not before.tripped and not any(block.cut for block in before.blocks)
 
 
 def paired_p(shifts: Sequence[float]) -> float:

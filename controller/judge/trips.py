@@ -65,6 +65,13 @@ def latency_trip(
     )
 
 
+def ended(requests: Sequence[RequestRow], *, arm: Arm) -> tuple[int, int]:
+    """(answered, errors) of one arm's requests of a block; both count those with an error."""
+    statuses = [row.status for row in requests if row.arm == arm]
+    errors = statuses.count("error")
+    return statuses.count("ok") + errors, errors
+
+
 def misses_s(
     requests: Sequence[RequestRow], *, block: int, began_us: int, arm: Arm | None = None
 ) -> list[float]:

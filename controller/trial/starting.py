@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from msgspec import structs
 
 from controller.holdback.drawing import left_s
-from controller.limiting import around_of, below, limits_of, same
+from controller.limiting import Alarms, around_of, below, limits_of, same
 from controller.memory_wall import guard_wall
 from controller.state import LOOP, Draft, Seen
 from controller.trial import blocks, budget
@@ -74,8 +74,10 @@ def around(draft: Draft, specs: Mapping[str, KnobSpec]) -> Around:
         changes=draft.state.changes,
         trial=draft.trial,
         budget=budget.budget_of(draft.declared.trial, draft.noted, now_us=draft.now_us),
-        alarm=draft.drift.alarm,
-        wall=guard_wall(draft.noted, now_us=draft.now_us, model=draft.declared.plant),
+        alarms=Alarms(
+            drift=draft.drift.alarm,
+            wall=guard_wall(draft.noted, now_us=draft.now_us, model=draft.declared.plant),
+        ),
     )
     return structs.replace(found, held_s=left_s(draft.noted, draft.now_us))
 

@@ -1,7 +1,8 @@
 """The engine's thread: owns the core, takes requests from any thread, stops loudly.
 
 Requests and cancellations land at step boundaries. An exception in a step is fatal: every open
-request ends with ``error``, ``failure`` is set, ``on_failure`` is called, later calls raise.
+request ends with ``error`` (``MEMORY_EXHAUSTED`` where that is why), ``failure`` is set,
+``on_failure`` is called, later calls raise.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from engine.embedded.core import Core
 from engine.embedded.sequence import OnOutput, Sequence
 from engine.generation import Generation, Load, Output, QueueFull
 from signals.errors import Rejected, Unavailable
+from signals.events import MEMORY_EXHAUSTED
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +125,8 @@ class Worker:
     def _fail(self, error: BaseException) -> None:
         with self._changed:
             self.failure = error
-        self._end_all(lambda one: one.output(finish="error", error=f"engine stopped: {error}"))
+        told = MEMORY_EXHAUSTED if out_of_memory(error) else f"engine stopped: {error}"
+        self._end_all(lambda one: one.output(finish="error", error=told))
         if self._on_failure is not None:
             self._on_failure(error)
 
@@ -160,3 +163,8 @@ class Worker:
                 value=request.max_tokens,
                 allowed="1..",
             )
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, the host's or a device's (``torch.cuda.OutOfMemoryError``)."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

@@ -17,7 +17,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-MEMORY_EXHAUSTED = "memory exhausted"
+from signals.events import MEMORY_EXHAUSTED
+
+__all__ = ["MEMORY_EXHAUSTED"]
+
 RESTARTED = "restarted"
 
 

@@ -25,7 +25,7 @@ from engine.simulated.seconds import Told
 from engine.simulated.spec import ReplicaSpec
 from engine.simulated.visit import Visit
 from signals.errors import Rejected
-from signals.events import MICROS, Second
+from signals.events import MICROS, KvLayout, Second
 from signals.features.model import EngineSeen, RequestRow, SecondRow
 from signals.features.producers import ClockReport
 from signals.features.seconds import row_of_second
@@ -57,7 +57,7 @@ class Fleet:
         self.target = target
         self.clock = SimClock()
         self.offered = 0
-        self._slos = dict(slos)
+        self._slos = [(0, dict(slos))]
         self._router = router
         self._arrivals = arrivals
         self._next: Offered | None = next(arrivals, None)
@@ -91,6 +91,10 @@ class Fleet:
     def replica(self, name: str) -> Replica:
         """One of them; its ``patch`` and ``view`` are PATCH and GET. ``KeyError`` if unknown."""
         return self._replicas[name]
+
+    def declare(self, slos: Mapping[str, Slo]) -> None:
+        """Judge what arrives from now on by other service levels."""
+        self._slos.append((self.now_us + 1, dict(slos)))
 
     @property
     def keeps_time(self) -> bool:
@@ -175,7 +179,9 @@ class Fleet:
         return self._visits[low:high]
 
     def _row(self, visit: Visit, now_us: int) -> RequestRow | None:
-        replica, slo = self._replicas[visit.stamp.replica], self._slos.get(visit.intent)
+        replica = self._replicas[visit.stamp.replica]
+        at = bisect_right(self._slos, visit.arrival_us, key=lambda declared: declared[0]) - 1
+        slo = self._slos[max(0, at)][1].get(visit.intent)
         return request_row(visit, replica, slo or Slo(), now_us=now_us)
 
     def _told(self, from_us: int, to_us: int) -> list[tuple[Second, SecondRow]]:
@@ -207,6 +213,7 @@ class Fleet:
             incarnation=replica.incarnation,
             fingerprint=fingerprint(replica.spec),
             curve=curve(replica.spec),
+            kv=layout(replica.spec),
             last_us=next(told, 0),
             gaps=replica.gaps(self.now_us),
             dropped=0,
@@ -218,6 +225,18 @@ def fingerprint(spec: ReplicaSpec) -> str:
     """What tells one kind of simulated engine from another."""
     described = msgspec.json.encode(spec, order="deterministic")
     return f"simulated-{hashlib.sha256(described).hexdigest()[:16]}"
+
+
+def layout(spec: ReplicaSpec) -> KvLayout:
+    """Of keys and values of one half-precision number each: only blocks matter here."""
+    return KvLayout(
+        layers=1,
+        kv_heads=1,
+        head_dim=1,
+        value_bits=16,
+        block_tokens=spec.block_tokens,
+        blocks=spec.kv_blocks,
+    )
 
 
 def curve(spec: ReplicaSpec) -> tuple[tuple[int, int, int], ...]:
