@@ -88,6 +88,7 @@ ACCESS: Final[dict[Route, Capability]] = {
     ("GET", "/v1/targets/{target}/settings"): "read",
     ("GET", "/v1/targets/{target}/settings/diff"): "read",
     ("GET", "/v1/targets/{target}/timeline"): "read",
+    ("GET", "/v1/targets/{target}/worth"): "read",
     ("GET", "/v1/targets/{target}/features"): "read",
     ("POST", "/v1/targets/{target}/hold"): "act",
     ("POST", "/v1/targets/{target}/release"): "act",

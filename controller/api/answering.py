@@ -23,6 +23,7 @@ from controller.history.report import ControlReport as Report
 from controller.history.settings_then import SettingsThen
 from controller.history.telling import Acted
 from controller.history.timeline import Happening
+from controller.history.worth import WorthReport
 from controller.rollback import RollbackReport
 from controller.rule_tests import RuleTest
 from controller.store.past_port import Archive, Delivery
@@ -73,6 +74,7 @@ TARGETS: Final[dict[Route, Any]] = {
     ("GET", "/v1/targets/{target}/settings"): shown.TargetSettingsShown | SettingsThen,
     ("GET", "/v1/targets/{target}/settings/diff"): SettingsDiff,
     ("GET", "/v1/targets/{target}/timeline"): Page[Happening],
+    ("GET", "/v1/targets/{target}/worth"): WorthReport,
     ("GET", "/v1/history"): Page[Acted],
     ("GET", "/v1/reports/control"): Report,
     ("GET", "/v1/targets/{target}/features"): shown.RuleFeatures,

@@ -27,6 +27,7 @@ from controller.api import (
     targets,
     trials,
     webhooks,
+    worth,
 )
 from controller.api.access import authorize, check_complete
 from controller.api.describing import describe, operation_id
@@ -47,6 +48,7 @@ PROTECTED = tuple(
         trials,
         requests,
         history,
+        worth,
         features,
         signals,
         dead_letters,

@@ -14,6 +14,7 @@ from controller.api.target_views import MAX_AGE_S, declared
 from controller.history.settings_then import ReadBack, SettingsThen, settings_at
 from controller.history.times import moment
 from controller.history.touching import arrival_of, met_by_stamp, met_by_time
+from controller.holdback.drawing import is_holdback
 from controller.past import ReplicaPast
 from controller.store.port import Tx
 from signals.errors import NotFound, Rejected
@@ -160,5 +161,7 @@ def _in_force(tx: Tx, policy_id: str) -> dict[str, Any]:
 def _trial(tx: Tx, row: RequestRow) -> dict[str, Any] | None:
     if not row.trial:
         return None
-    line = shapes.trial_line(tx.trial(row.trial))
-    return {**line, "block": row.block, "arm": row.arm}
+    block = {"block": row.block, "arm": row.arm}
+    if is_holdback(row.trial):
+        return {"id": row.trial, "design": "holdback", **block}
+    return {**shapes.trial_line(tx.trial(row.trial)), **block}

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from controller.api.watched import DriftShown
+from controller.api.watched import DriftShown, WallShown
 from controller.audit.publishing import HeadStatus
 from controller.audit.verify import Verification
 from controller.history.touching import Met
@@ -163,6 +163,25 @@ class TargetLine(Struct, frozen=True, kw_only=True):
     trial: TrialLine | None
 
 
+class ScopeBudget(Struct, frozen=True, kw_only=True):
+    """What a scope has spent of its trials. ``level``: what α the next one may have, under fdr.
+
+    ``next_us`` None: it may begin now.
+    """
+
+    begun: int
+    level: float | None
+    next_us: int | None
+
+
+class BudgetShown(Struct, frozen=True, kw_only=True):
+    """How many trials the loop may begin. ``scopes``: those that began any lately."""
+
+    kind: str
+    per_day: int | None
+    scopes: dict[str, ScopeBudget]
+
+
 class TargetGlance(TargetLine, frozen=True, kw_only=True):
     """One target at a glance."""
 
@@ -175,6 +194,9 @@ class TargetGlance(TargetLine, frozen=True, kw_only=True):
     replicas: list[dict[str, Any]]
     engines: list[dict[str, Any]]
     drift: DriftShown
+    wall: WallShown | None
+    budget: BudgetShown
+    worth: str
 
 
 class TargetSettingsShown(Struct, frozen=True, kw_only=True, tag_field="kind", tag="now"):

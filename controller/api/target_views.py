@@ -13,6 +13,7 @@ from controller.desired import Desired, Wishes, wishes
 from controller.exporting import Export, ExportForm
 from controller.fleet import Replica
 from controller.history.times import rfc3339
+from controller.history.worth import worth_words
 from controller.holdback.wishing import held
 from controller.looking import VIEW_SPAN_S
 from controller.notes import noted
@@ -21,7 +22,9 @@ from controller.reconciler import differs, not_offered
 from controller.rollback import known_segment
 from controller.settings import TargetSettings
 from controller.store.port import Tx
+from controller.trial.budget import budget_of
 from controller.trials import Trial
+from policies.budgets import TrialBudget
 from policies.knobs import KnobSpec
 from policies.lifecycle import LAYERED
 from policies.policy import Mode
@@ -72,7 +75,10 @@ def glance(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
             if t.ruling is not None and t.ruling.verdict is not None
         ]
         waiting = tx.policies(target=target, states=("pending",))
+        spent = budget_of(services.settings.trial, noted(tx, target), now_us=now_us)
+        worth = worth_words(tx, target, now_us=now_us, holdback=aim.holdback is not None)
         drift = watched.drift(tx, target)
+        wall = watched.wall(tx, target, now_us=now_us, model=services.settings.plant)
     specs = seen.knobs if seen is not None else ()
     knobs = [_knob(spec, aim, wished.shared, modes, seen) for spec in specs]
     for knob in knobs:
@@ -84,10 +90,13 @@ def glance(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
         "pending": [shapes.policy(one) for one in waiting],
         "verdicts": [shapes.trial_line(one) for one in done[:VERDICTS]],
         "attainment": _attainment(services, target, now_us),
+        "budget": _budget(spent, now_us),
+        "worth": worth,
         "watermark_us": services.features.watermark_us(target),
         "replicas": [_replica(one, wished) for one in services.fleet.of(target)],
         "engines": services.features.engines(target),
         "drift": drift,
+        "wall": wall,
     }
 
 
@@ -224,6 +233,22 @@ def _replica(replica: Replica, wished: Wishes, *, whole: bool = False) -> dict[s
     if seen is not None:
         shown |= {"incarnation": seen.incarnation, "version": seen.version, "hold": seen.hold}
     return shown | {"observed": seen} if whole else shown
+
+
+def _budget(found: TrialBudget, now_us: int) -> dict[str, Any]:
+    fdr = found.kind == "fdr"
+    return {
+        "kind": found.kind,
+        "per_day": None if fdr else found.per_day,
+        "scopes": {
+            scope: {
+                "begun": found.begun(scope, now_us),
+                "level": found.level(scope) if fdr else None,
+                "next_us": found.next_us(scope, now_us),
+            }
+            for scope in found.scopes
+        },
+    }
 
 
 def _attainment(services: Services, target: str, now_us: int) -> dict[str, dict[str, float | None]]:

@@ -1,4 +1,4 @@
-"""``trimtab report``: what somebody who answers for an engine reads once a month."""
+"""``trimtab report``: what somebody who answers for an engine reads once a week, or a month."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from controller.cli.asking import As, Since, Until, form, lines
 from controller.cli.root import Json, root_of, show
-from controller.cli.tables import when
+from controller.cli.tables import table, when
 
 app = typer.Typer(help="Reports for auditors.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -57,6 +57,62 @@ def control(
             return
         found = client.get("/v1/reports/control", **query)
     show(found, as_json, _words)
+
+
+@app.command()
+def worth(
+    ctx: typer.Context,
+    target: Annotated[str | None, typer.Argument(help="Without it: every target.")] = None,
+    week: Annotated[
+        str | None, typer.Option(help="An ISO week in UTC, e.g. 2026-W49; else the last 7 days.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Report what the loop was worth in a week, as measured by the holdback; and what it did.
+
+    Without a holdback it says so: there are only the effects that trials found.
+
+    \b
+    trimtab report worth chat
+    trimtab report worth chat --week 2026-W49
+    """
+    with root_of(ctx).client() as client:
+        listed = [line["name"] for line in client.get("/v1/targets")["items"]]
+        names = listed if target is None else [target]
+        found = [client.get(f"/v1/targets/{name}/worth", week=week) for name in names]
+    shown = {"items": found} if target is None else found[0]
+    show(shown, as_json, lambda _: "\n\n".join(map(_worth, found)) or "no targets")
+
+
+def _worth(found: Any) -> str:
+    blocks = ", ".join(
+        f"{one['counted']} {name} ({one['lifted']} lifted, {one['void']} void)"
+        for name, one in (("as usual", found["as_usual"]), ("on the baseline", found["baseline"]))
+    )
+    verdicts = ", ".join(f"{n} {verdict}" for verdict, n in found["verdicts"].items())
+    span = f"{when(found['from_us'])} – {when(found['to_us'])}"
+    broken = f"the glass was broken {found['glass_broken']} times"
+    parts = [
+        f"worth of {found['target']}, {span}: {found['words']}",
+        f"blocks   {blocks}; {found['strata']} strata",
+        table(
+            ["metric", "as usual − baseline", "95 % interval"],
+            [(e["metric"], f"{e['estimate']:+.4g}", _interval(e)) for e in found["worth"]],
+            none="",
+        ),
+        *(
+            f"kept     {when(one['at_us'])}  {one['policy']}: {one['words']}"
+            for one in found["kept"]
+        ),
+        f"trials   {found['trials']} begun; {verdicts or 'none ended'}",
+        f"also     {found['emergencies']} emergencies, {broken}",
+        "there is more in the audit than was read" if found["cut"] else "",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _interval(effect: Any) -> str:
+    return f"{effect['low']:+.4g} to {effect['high']:+.4g}"
 
 
 def _words(found: Any) -> str:

@@ -58,7 +58,10 @@ def _words(found: Any) -> str:
         _knobs(found["knobs"], held=found["control"]["hold"]),
         _intents(found["attainment"]),
         _trial(found["trial"]),
+        *_budget(found["budget"]),
+        f"worth    {found['worth']}",
         _drift(found["drift"]["alarm"]),
+        _wall(found["wall"]),
         *(f"verdict  {_verdict(one)}" for one in found["verdicts"]),
         *(f"pending  {p['id']}: {p['words']} ({p['reason']})" for p in found["pending"]),
         *(f"replica  {_replica(one)}" for one in found["replicas"]),
@@ -136,6 +139,27 @@ def _trial(trial: Any) -> str:
 
 def _drift(alarm: Any) -> str:
     return "" if alarm is None else f"drift    since {when(alarm['since_us'])}: {alarm['words']}"
+
+
+def _budget(budget: Any) -> list[str]:
+    """What each scope has left: ``3 of 4 trials begun within 24 h``."""
+    allowed = "" if budget["per_day"] is None else f" of {budget['per_day']}"
+    return [
+        f"budget   {scope}: {one['begun']}{allowed} trials begun within 24 h"
+        + ("" if one["level"] is None else f", the next at α {one['level']:.2g}")
+        + ("" if one["next_us"] is None else f"; next at {when(one['next_us'])}")
+        for scope, one in sorted(budget["scopes"].items())
+    ]
+
+
+def _wall(wall: Any) -> str:
+    if wall is None:
+        return ""
+    met, allowed = (f"{wall[name] / 2**20:.0f} MiB" for name in ("wall_bytes", "allowed_bytes"))
+    return (
+        f"wall     memory was exhausted at {met} {when(wall['exhausted_us'])}; {allowed} is allowed,"
+        f" {wall['highest']} sequences"
+    )
 
 
 def _verdict(trial: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from controller.holdback.drawing import is_holdback
 from controller.store.port import AuditQuery, Tx
 from policies.baseline import Baseline
 from policies.in_force import InForce, Segment
@@ -95,6 +96,9 @@ class Makers:
         )
 
     def _look_up(self, id_: str) -> Maker:
+        if is_holdback(id_):
+            words = "the baseline, in a block of the holdback"
+            return Maker(kind="baseline", id=id_, words=words)
         try:
             return self._of_policy(self._tx.policy(id_))
         except NotFound:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from controller.history.makers import Makers
 from controller.history.settings_then import ReadBack, ReplicaThen, of_intent, replica_at, shown
+from controller.holdback.drawing import is_holdback
 from controller.store.port import AuditQuery, Tx
 from policies.in_force import Segment
 from signals.errors import NotFound
@@ -142,6 +143,9 @@ def _named(tx: Tx, ids: list[str]) -> list[Touch]:
 
 def _touch(tx: Tx, id_: str) -> Touch:
     entries = _entries(tx, id_)
+    if is_holdback(id_):
+        words = "the baseline, in a block of the holdback"
+        return Touch(kind="baseline", id=id_, known=True, words=words, entries=entries)
     try:
         policy = tx.policy(id_)
         body = {**msgspec.to_builtins(policy), "shown_digest": policy.shown_digest}
@@ -163,6 +167,12 @@ def _touch(tx: Tx, id_: str) -> Touch:
 
 def _of_trial(tx: Tx, trial_id: str, *, known: set[str]) -> list[Touch]:
     """The trial, and the policy on it: also where the request was in the baseline's arm."""
+    if is_holdback(trial_id):
+        words = "the holdback: what is kept, against the baseline"
+        found = Touch(
+            kind="trial", id=trial_id, known=True, words=words, entries=_entries(tx, trial_id)
+        )
+        return [found]
     try:
         trial = tx.trial(trial_id)
     except NotFound:

@@ -106,6 +106,11 @@ def arm_of(seed: int, index: int, per_stratum: int) -> Arm:
     return "baseline" if position == held else "candidate"
 
 
+def is_holdback(id_: str) -> bool:
+    """Whether an id in a stamp, or of a setting's maker, is a holdback's."""
+    return id_.startswith(f"{PREFIX}_")
+
+
 def stamp_of(plan: HoldbackPlan, block: Block) -> TrialStamp:
     """What requests that arrive in a block carry."""
     return TrialStamp(id=plan.id, block=block.index, arm=block.arm)

@@ -96,6 +96,7 @@ TABLE: Final[dict[str, str]] = {
     "GET /v1/targets/{target}/settings/diff": "v-oauA t-",
     "GET /v1/targets/{target}/settings/export": "v-oauA t-",
     "GET /v1/targets/{target}/timeline": "v-oauA t-",
+    "GET /v1/targets/{target}/worth": "v-oauA t-",
     "GET /v1/trials": "v-oauA t-",
     "GET /v1/trials/{trial_id}": "v-oauA t-",
     "GET /v1/trials/{trial_id}/requests": "v-oauA t-",
