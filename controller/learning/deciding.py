@@ -27,6 +27,7 @@ from controller.learning.menus import (
     Place,
     forecast,
     menu,
+    moved,
     origin,
     places,
     settings_of,
@@ -34,6 +35,7 @@ from controller.learning.menus import (
 from controller.learning.notes import Notes, note, noted, text
 from controller.limiting import limits_of, same
 from controller.plant.laws import strictest_tpot_ms
+from controller.plant.offered import recent
 from controller.state import Draft, PlantInput, SavedLearner, Seen
 from controller.store.port import Decision
 from controller.trial.starting import around
@@ -82,17 +84,24 @@ def draws(draft: Draft, seen: Seen, *, taken: Collection[str]) -> list[Draw]:
     notes = noted(draft)
     every_us = round(settings.decide_every_s * MICROS)
     known = places(draft, seen)
-    due = [one for one in known if draft.now_us - notes.decided_us.get(one.knob, 0) >= every_us]
+    first = {one.knob: draft.now_us for one in known if one.knob not in notes.decided_us}
+    if first:
+        note(draft, structs.replace(notes, decided_us=notes.decided_us | first))
+        return []
+    due = [
+        one
+        for one in known
+        if draft.now_us - notes.decided_us[one.knob] >= every_us
+        and one.knob not in taken
+        and _free(draft, seen, one)
+    ]
     if not due:
         return []
     notes = idle(draft, seen, notes, known) if _left_alone(draft) else _unearned(draft, notes)
     decided = {one.knob: draft.now_us for one in due}
-    first = {one.knob for one in due if one.knob not in notes.decided_us}
     notes = structs.replace(notes, decided_us=notes.decided_us | decided)
     found = []
     for place in due:
-        if place.knob in first or place.knob in taken or not _free(draft, seen, place):
-            continue
         draw, notes = _decided(draft, seen, plant, place, notes)
         found += [] if draw is None else [draw]
     note(draft, notes)
@@ -110,6 +119,10 @@ def _unearned(draft: Draft, notes: Notes) -> Notes:
 
 def _free(draft: Draft, seen: Seen, place: Place) -> bool:
     """Whether a proposal for the place could begin at once, as far as is known."""
+    last = moved(place, draft.policies.values()).get(place.knob)
+    dwell_us = round(draft.declared.learner.dwell_s * MICROS)
+    if last is not None and draft.now_us - last.at_us < dwell_us:
+        return False
     if draft.in_knob(place.knob, OPEN) or draft.covering(place.knob, "target") is not None:
         return False
     since_us = draft.now_us - draft.declared.guardrails.cooldown_s * MICROS
@@ -159,8 +172,9 @@ def _turn(
 ) -> Turn:
     """The menu after every mask, and what the learner thinks of it."""
     settings = draft.declared.learner
+    lately = recent(plant, now_us=draft.now_us)
     context = context_of(
-        draft.declared.target.intents, plant.arrivals, plant.offered, at_us=draft.now_us
+        draft.declared.target.intents, lately.arrivals, lately.offered, at_us=draft.now_us
     )
     learner = _with_curve(
         draft, plant, known, notes.learner(settings, place.knob, position=place.position)

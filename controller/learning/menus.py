@@ -34,7 +34,7 @@ from controller.plant.laws import (
     usable_curve,
 )
 from controller.plant.memory import Wall
-from controller.plant.offered import Offered, measured, offered
+from controller.plant.offered import Offered, measured, offered, recent
 from controller.plant.outlook import Outlook
 from controller.plant.residual import Measured, Residual
 from controller.plant.step_curve import StepCurve
@@ -125,7 +125,7 @@ def forecast(draft: Draft, place: Place, plant: PlantInput, notes: Notes) -> For
     residual = Residual.of(tested, place.ladder, now_us=draft.now_us, model=model)
     offers = offered(
         intents,
-        plant,
+        recent(plant, now_us=draft.now_us),
         maximized=draft.declared.target.maximized,
         window_s=draft.declared.trial.law_window_s,
     )

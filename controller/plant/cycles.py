@@ -2,7 +2,9 @@
 
 Half a cycle in one arm and half in the other would compare quiet with busy, not law with baseline.
 The law is replayed over the recorded arrivals; a cycle runs from one rise out of its default to
-the next.
+the next. Arrivals come by chance, so within a busy phase there are pauses longer than the law's
+window, and rises after them that begin no cycle: pauses shorter than some length are bridged, the
+shortest of a few lengths that leaves even cycles.
 
 >>> from policies.laws import LawStep
 >>> on_off = [(second * 1_000_000, 1 if second % 16 < 8 else 0) for second in range(96)]
@@ -24,6 +26,8 @@ from policies.laws import Law, advance, start
 MIN_RISES = 4
 MAX_SPREAD = 0.25
 """Standard deviation over mean of the cycles' lengths; above it there is no cycle to speak of."""
+BRIDGES = (0, 2, 4, 8, 16)
+"""Pauses that belong to a busy phase, in windows of the law; the first that will do is taken."""
 
 
 def cycle_s(law: Law, counts: Sequence[tuple[int, float]]) -> float | None:
@@ -31,14 +35,16 @@ def cycle_s(law: Law, counts: Sequence[tuple[int, float]]) -> float | None:
 
     None when fewer than ``MIN_RISES`` rises were seen or their distances spread too much.
     """
-    rises = _rises_us(law, counts)
-    if len(rises) < MIN_RISES:
-        return None
-    gaps = [(b - a) / 1e6 for a, b in pairwise(rises)]
-    mean = statistics.fmean(gaps)
-    if statistics.pstdev(gaps) > MAX_SPREAD * mean:
-        return None
-    return round(mean, 1)
+    rises = _rises(law, counts)
+    for bridge in BRIDGES:
+        kept = [at_us for at_us, paused_us in rises if paused_us >= bridge * law.window_s * 1e6]
+        gaps = [(b - a) / 1e6 for a, b in pairwise(kept)]
+        if len(kept) < MIN_RISES:
+            return None
+        mean = statistics.fmean(gaps)
+        if statistics.pstdev(gaps) <= MAX_SPREAD * mean:
+            return round(mean, 1)
+    return None
 
 
 def whole_cycles_s(cycle: float, *, washout_s: float, at_least_s: float) -> float:
@@ -47,16 +53,21 @@ def whole_cycles_s(cycle: float, *, washout_s: float, at_least_s: float) -> floa
     return washout_s + k * cycle
 
 
-def _rises_us(law: Law, counts: Sequence[tuple[int, float]]) -> list[int]:
-    rises: list[int] = []
+def _rises(law: Law, counts: Sequence[tuple[int, float]]) -> list[tuple[int, int]]:
+    """When the law left its default, and how long it had been there as far as is known, in µs."""
+    rises: list[tuple[int, int]] = []
     if not counts:
         return rises
-    state = start(law, now_s=counts[0][0] / 1e6)
-    for index, (at_us, _) in enumerate(counts):
+    state, fell_us = start(law, now_s=counts[0][0] / 1e6), None
+    for index, (at_us, count) in enumerate(counts):
+        if state.level == 0 and count == 0:
+            continue
         x = _in_window(law, counts, index)
         after = advance(law, state, x=x, now_s=at_us / 1e6)
         if state.level == 0 and after.level > 0 and index > 0:
-            rises.append(at_us)
+            rises.append((at_us, at_us - (counts[0][0] if fell_us is None else fell_us)))
+        if state.level > 0 and after.level == 0:
+            fell_us = at_us
         state = after
     return rises
 

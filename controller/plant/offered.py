@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from controller.plant.feasible import Offer
 from controller.plant.laws import INTERACTIVE, interactive_arrivals, seconds_held
@@ -21,13 +21,15 @@ from controller.plant.queueing import Load
 from controller.plant.residual import Measured
 from controller.plant.step_curve import StepCurve
 from controller.state import PlantInput, Traffic
-from signals.events import StepMoments
+from signals.events import MICROS, StepMoments
 from signals.settings import IntentSettings, Slo
 
 WAITS: Final = 0.5
 """Share of the seconds in which work waits, from which on it is taken to wait always."""
 NEAR: Final = 0.1
 """A second counts for a ladder value when its mean batch is this near to it, as a share."""
+RECENT_S: Final = 600
+"""Long enough for whole phases of minutes, short enough to follow the day."""
 SECONDS: Final = 10
 """Seconds at a value that make one measurement of it."""
 
@@ -99,6 +101,16 @@ def measured(
         Measured(value=value, log_ratio=round(statistics.median(found), 6), at_us=now_us)
         for value, found in sorted(seen.items())
         if len(found) >= SECONDS
+    )
+
+
+def recent(plant: PlantInput, *, now_us: int) -> PlantInput:
+    """The same with the arrivals of the last ``RECENT_S`` alone: an older load is another load."""
+    since_us = now_us - RECENT_S * MICROS
+    return structs.replace(
+        plant,
+        arrivals=tuple(one for one in plant.arrivals if one[0] > since_us),
+        offered=tuple(one for one in plant.offered if one[0] > since_us),
     )
 
 
