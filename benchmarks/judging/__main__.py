@@ -34,6 +34,7 @@ from benchmarks.judging import plans, skewed
 from benchmarks.judging.bounds import clustered_upper
 from benchmarks.judging.errands import Errand, Lived, live
 from benchmarks.rounds import Progress, code_digest
+from controller.trials import Design
 from signals.errors import Unavailable
 
 AIMS = {
@@ -64,7 +65,7 @@ SOURCES = (
     "benchmarks/queue_model.py",
     "benchmarks/judging",
 )
-POWER = (
+POWER: tuple[tuple[Design, float, str, str], ...] = (
     ("crossover", 0.9, "crossover_10", "IMPROVED"),
     ("switchback", 0.9, "switchback_10", "IMPROVED"),
     ("switchback", 0.8, "switchback_20", "IMPROVED"),
@@ -80,12 +81,13 @@ def main() -> int:
     )
     parser.add_argument("--paths", type=int, default=400, help="paths of load in each cell")
     parser.add_argument("--coins", type=int, default=25, help="redrawn on each without an effect")
-    parser.add_argument("--power", type=int, default=100, help="trials of each effect")
+    parser.add_argument("--power", type=int, default=200, help="trials of each effect")
     parser.add_argument("--streams", type=int, default=400, help="of each skewed harm")
     parser.add_argument("--workers", type=int, default=2, help="at once")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="a minute's worth of everything")
     parser.add_argument("--progress", type=Path, help="where to go on from, and to")
+    parser.add_argument("--report", action="store_true", help="live no path more: what is there")
     given = parser.parse_args()
     if given.quick:
         given.paths, given.coins, given.power, given.streams = 1, 10, 2, 10
@@ -93,7 +95,7 @@ def main() -> int:
     figures.more = surroundings(given.seed, given.quick, ["numpy", "scipy"])
     _introduce(given.paths, given.coins, given.power)
     progress = given.progress or Path(tempfile.gettempdir()) / "trimtab-bench-judge.jsonl"
-    lived = _lived(_errands(given), progress, given.workers)
+    lived = _lived(_errands(given), progress, 0 if given.report else given.workers)
     _false(figures, [one for one in lived if one.plan.null])
     _power(figures, [one for one in lived if not one.plan.null])
     _rivals(figures, [one for one in lived if one.alarms])
@@ -125,48 +127,57 @@ def _errands(given: argparse.Namespace) -> list[Errand]:
     except Unavailable as error:
         say(f"no Azure load: {error}")
     seeds = range(given.seed * 1000, given.seed * 1000 + given.paths)
-    wanted = [
-        Errand(world=world, design="switchback", seed=seed, coins=given.coins)
-        for seed in seeds
-        for world in worlds
-    ]
-    wanted += [
-        Errand(world=world, design="crossover", seed=seed, coins=given.coins, slower=slower)
-        for seed in seeds
-        for world in worlds
-        for slower in (False, True)
-    ]
     power = range(given.seed * 1000 + 500, given.seed * 1000 + 500 + given.power)
+    return [
+        *(errand for seed in power for errand in _effects(seed)),
+        *(
+            errand
+            for seed in seeds
+            for world in worlds
+            for errand in _nulls(world, seed, given.coins)
+        ),
+    ]
+
+
+def _nulls(world: str, seed: int, coins: int) -> list[Errand]:
+    """A path of each design on which nothing was changed."""
+    cells: tuple[tuple[Design, bool], ...] = (
+        ("switchback", False),
+        ("crossover", False),
+        ("crossover", True),
+    )
+    return [
+        Errand(world=world, design=design, seed=seed, coins=coins, slower=slower)
+        for design, slower in cells
+    ]
+
+
+def _effects(seed: int) -> list[Errand]:
+    """A trial of each effect, one of them by a plan that excludes rare losses first, and a law."""
     name = plans.POWER_WORLD.name
-    for seed in power:
-        wanted += [
-            Errand(world=name, design="crossover", seed=seed, coins=1, factor=factor)
-            if design == "crossover"
-            else Errand(world=name, design="switchback", seed=seed, coins=1, factor=factor)
+    careful = Errand(
+        world=name, design="crossover", seed=seed, coins=1, factor=0.9, rarest_loss=skewed.RARE
+    )
+    law = Errand(world=plans.LAW_WORLD.name, design="crossover", seed=seed, coins=1, law=True)
+    return [
+        *(
+            Errand(world=name, design=design, seed=seed, coins=1, factor=factor)
             for design, factor, _, _ in POWER
-        ]
-        wanted.append(
-            Errand(
-                world=name,
-                design="crossover",
-                seed=seed,
-                coins=1,
-                factor=0.9,
-                rarest_loss=skewed.RARE,
-            )
-        )
-        law = plans.LAW_WORLD.name
-        wanted.append(Errand(world=law, design="crossover", seed=seed, coins=1, law=True))
-    return wanted
+        ),
+        careful,
+        law,
+    ]
 
 
 def _lived(wanted: Sequence[Errand], path: Path, workers: int) -> list[Lived]:
-    """Every errand's outcome, from the file or lived now."""
+    """Every errand's outcome, from the file or lived now; without workers, what the file has."""
     progress = Progress(path, code_digest(SOURCES), Lived)
     done = {plan: found for (plan, _), found in progress.done().items()}
     found = [done[errand] for errand in wanted if errand in done]
     rest = [errand for errand in wanted if errand not in done]
     say(f"{len(found)} paths were lived before, {len(rest)} are to be; progress in {path}")
+    if not workers:
+        return found
     began_s = time.monotonic()
     # A path holds 100,000 requests and no cycle among them: looking for one is a sixth of the time
     with ProcessPoolExecutor(workers, initializer=gc.disable) as pool:
