@@ -110,3 +110,18 @@ def test_the_control_report_is_the_auditors(told: Told, tmp_path: Path) -> None:
     table = told.auditor("report", "control", "--as", "csv").out
     assert table.splitlines()[0].startswith("section,target,from")
     assert told.trimtab("report", "control").code == 2
+
+
+def test_the_worth_of_a_loop_that_nobody_measures_is_not_told_as_if_it_were(told: Told) -> None:
+    done = told.trimtab("report", "worth", "chat")
+    assert done.code == 0, done.err
+    assert "worth of chat" in done.out
+    assert "not measured: no holdback is declared" in done.out
+    assert "trials   1 begun" in done.out
+    assert "worth    not measured" in told.trimtab("status", "chat").out
+    assert "budget   target: 1 of 4 trials begun within 24 h" in told.trimtab("status", "chat").out
+    empty = told.trimtab("report", "worth", "--week", "2020-W01", "--json").json
+    assert [one["trials"] for one in empty["items"]] == [0]
+    refused = told.trimtab("report", "worth", "--week", "2026-W99")
+    assert refused.code == 2
+    assert "an ISO week" in refused.err

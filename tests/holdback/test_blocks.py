@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
 from controller.config.targets import HoldbackSettings
+from controller.history.touching import met_by_stamp
 from controller.holdback.drawing import Holdback, arm_of, holdback_of
 from controller.notes import noted
 from policies.runtime_config import TrialStamp
@@ -212,3 +214,58 @@ def test_without_its_declaration_it_ends_and_is_forgotten(world: Held) -> None:
     assert world.stamp() is None
     world.run(30)
     assert world.held() is None
+
+
+def test_a_request_of_the_baseline_s_block_says_what_it_met(world: Held) -> None:
+    world.until("baseline")
+    world.run(2)
+    row = world.rows.requests[-1]
+    assert row.trial.startswith("hbk_")
+    with world.store.read() as tx:
+        met = met_by_stamp(tx, row, read={})
+    said = {one.id: one for one in met.touched}
+    assert said[row.trial].known
+    assert "holdback" in said[row.trial].words
+    assert world.kept.id not in said, "what is kept had no part in it"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_persons_do_the_baseline_is_only_in_force_in_its_own_blocks(
+    tmp_path: Path, seed: int
+) -> None:
+    """Hold, release, pins and trials at any time; and afterwards what is kept is in force."""
+    world = Held(tmp_path)
+    rng = Random(seed)
+    pins: list[str] = []
+
+    def check() -> bool:
+        stamp, cap = world.stamp(), world.cap()
+        held = stamp is not None and stamp.id.startswith("hbk_")
+        with world.store.read() as tx:
+            control = tx.control("chat")
+        if not pins and not control.hold and world.engine.book.values() and held:
+            assert cap == (8 if stamp is not None and stamp.arm == "baseline" else 16), seed
+        return False
+
+    for _ in range(6):
+        world.run(rng.uniform(1, 15), until=check)
+        act = rng.choice(["hold", "pin", "restart"])
+        if act == "hold":
+            world.operations.hold("chat", "look", by=ADA)
+            world.run(rng.uniform(0.5, 4))
+            world.operations.release("chat", "on", by=ADA)
+        elif act == "pin":
+            pins.append(set_over(world, value=4).id)
+            world.run(rng.uniform(0.5, 4))
+            assert world.cap() == 4, seed
+            world.operations.end_override(pins.pop(), "over", by=ADA)
+        else:
+            world.start_controller()
+        world.run(1.5)
+    found = world.held()
+    assert found is not None
+    drawn = [arm_of(found.plan.seed, one.block.index, 3) for one in found.blocks]
+    assert drawn == [one.block.arm for one in found.blocks], seed
+    world.undeclare()
+    world.run(2)
+    assert world.cap() == 16, seed
