@@ -28,7 +28,6 @@ from controller.rollback import RollbackReport
 from controller.rule_tests import RuleTest
 from controller.store.past_port import Archive, Delivery
 from controller.store.port import Decision
-from controller.trials import Trial
 from controller.webhooks.operating import HookState
 from policies.changes import DeclaredChange
 from signals.features.model import RequestRow
@@ -56,7 +55,7 @@ POLICIES: Final[dict[Route, Any]] = {
     ("POST", "/v1/policies/{policy_id}/pause"): shown.PolicyShown,
     ("POST", "/v1/policies/{policy_id}/resume"): shown.PolicyShown,
     ("GET", "/v1/trials"): Page[shown.TrialLine],
-    ("GET", "/v1/trials/{trial_id}"): Trial,
+    ("GET", "/v1/trials/{trial_id}"): shown.TrialShown,
     ("GET", "/v1/trials/{trial_id}/requests"): Lines,
     ("GET", "/v1/trials/{trial_id}/seconds"): Lines,
     ("GET", "/v1/decisions"): Page[Decision],

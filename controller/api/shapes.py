@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from controller.approving import next_step
+from controller.judge.series import series
 from controller.judge.verdict import e_values
 from controller.store.port import Tx
 from controller.trials import Trial
@@ -35,12 +36,12 @@ def approvals(tx: Tx, policy_id: str) -> list[dict[str, Any]]:
 
 
 def trial(found: Trial) -> dict[str, Any]:
-    """A trial with every test's E after each unit."""
+    """A trial with every test's E after each unit, and all of it as lines to plot."""
     shown: dict[str, Any] = msgspec.to_builtins(found)
     for index, unit in enumerate(shown["units"]):
         so_far = msgspec.structs.replace(found, units=found.units[: index + 1])
         unit["e"] = e_values(so_far) if found.units[index].judged else None
-    return shown
+    return {**shown, "series": msgspec.to_builtins(series(found))}
 
 
 def trial_line(found: Trial) -> dict[str, Any]:

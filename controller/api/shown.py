@@ -14,7 +14,9 @@ from controller.api.watched import DriftShown, WallShown
 from controller.audit.publishing import HeadStatus
 from controller.audit.verify import Verification
 from controller.history.touching import Met
+from controller.judge.series import Line
 from controller.store.port import Control, Principal
+from controller.trials import Trial
 from policies.baseline import Baseline
 from policies.changes import DeclaredChange
 from policies.heads import PublicKeys, Restore, Rotation
@@ -152,6 +154,12 @@ class TrialLine(Struct, frozen=True, kw_only=True):
     ruling: dict[str, Any] | None
     began_us: int | None
     ended_us: int | None
+
+
+class TrialShown(Trial, frozen=True, kw_only=True):
+    """A trial, and what its judge saw after each unit as lines to plot."""
+
+    series: tuple[Line, ...]
 
 
 class TargetLine(Struct, frozen=True, kw_only=True):

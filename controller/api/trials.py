@@ -41,7 +41,7 @@ def listed(
 
 @router.get("/{trial_id}", responses=documented(404, 422))
 def one(trial_id: str, services: Wired) -> Response:
-    """Plan, units with d and E, ruling."""
+    """Plan, units with d and E, ruling; ``series``: the same as lines to plot."""
     with services.store.read() as tx:
         return Answer(shapes.trial(tx.trial(trial_id)))
 

@@ -36,6 +36,9 @@ def test_a_trial_shows_its_plan_and_e_after_each_unit(tried: tuple[Plane, str]) 
     for index, unit in enumerate(done):
         worse = e_value([-d for d in ds[: index + 1]], scale=plan["scale"])
         assert unit["e"][f"{plan['primary']}<0"] == pytest.approx(worse)
+    primary = found["series"][0]
+    assert [point["d"] for point in primary["points"]] == ds
+    assert primary["points"][-1]["e_worse"] == done[-1]["e"][f"{plan['primary']}<0"]
     listed = plane.get("/v1/trials?target=chat")["items"][0]
     assert (listed["id"], listed["units_judged"]) == (trial, len(done))
 
