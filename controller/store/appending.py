@@ -13,7 +13,9 @@ written to appends what it has so far, and holds the head from there on: read fi
 
 On PostgreSQL the lock, the entries and the move are one statement. It begins from the head that
 this process saw last; where another writer has been meanwhile it changes nothing, and is sent
-again from the head as it is now, locked.
+again from the head as it is now, locked. A transaction of a few moves and one entry for each is
+sent whole, its ``COMMIT`` too; where a statement would have changed nothing, all of it is undone
+by the database, and sent again as above to see why.
 """
 
 from __future__ import annotations
@@ -23,13 +25,16 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from controller.store.direct import all_sent, first_row, sent
+from controller.store.direct import all_sent, committed, first_row, sent, unsent
 from controller.store.port import Act
-from controller.store.rows import Rows
+from controller.store.prepared import sure
+from controller.store.rows import Rows, Soon
 from controller.store.tables import audit_head, notes
 from policies.audit import canonical_text, entry_bytes, leaf_hash
 from signals.errors import Broken, Fenced
 
+FEW: Final = 4
+"""Entries that are sent one by one, all in one message; more are one statement."""
 EPOCH: Final = "epoch"
 """The note that says which serve owns the store."""
 
@@ -85,16 +90,27 @@ OWNED: Final = """owner AS MATERIALIZED (
         SELECT 1 FROM notes WHERE key = 'epoch' AND value = %(epoch)s FOR SHARE), """
 
 
-def _append(entries: str, *, owned: bool) -> str:
-    """One statement: owner and head locked and compared, the head moved, the entries added."""
-    return f"""WITH {OWNED if owned else ""}moved AS (
+def _moved(*, owned: bool) -> str:
+    """Owner and head locked and compared, the head moved."""
+    return f"""{OWNED if owned else ""}moved AS (
         UPDATE audit_head SET size = %(to)s, at_us = %(last_us)s {"FROM owner" if owned else ""}
-        WHERE id = 1 AND size = %(size)s AND audit_head.at_us = %(seen_us)s RETURNING 1)
-    INSERT INTO audit_entries
+        WHERE id = 1 AND size = %(size)s AND audit_head.at_us = %(seen_us)s RETURNING 1)"""
+
+
+def _added(entries: str) -> str:
+    return f"""INSERT INTO audit_entries
         (leaf_index, at_us, actor, action, subject, target, stored, leaf_hash)
     SELECT entry.* FROM moved, {entries} AS entry"""
 
 
+def _append(entries: str, *, owned: bool) -> str:
+    """One statement: the head moved, the entries added."""
+    return f"WITH {_moved(owned=owned)} {_added(entries)}"
+
+
+SURELY_ONE: Final = {
+    owned: sure(_added(ONE), f"{_moved(owned=owned)}, ") for owned in (True, False)
+}
 APPEND_ONE: Final = {owned: _append(ONE, owned=owned) for owned in (True, False)}
 APPEND_MANY: Final = {owned: _append(MANY, owned=owned) for owned in (True, False)}
 
@@ -103,7 +119,8 @@ class Appending(Rows):
     """The writing end of the audit, in one transaction.
 
     ``epoch``: of the serve that writes; the transaction ends only while it is the store's.
-    ``head``: the audit's head as this process saw it last, if it did.
+    ``head``: the audit's head as this process saw it last, if it did. ``ending``: whether the
+    database was told to commit, or is about to be.
     """
 
     def __init__(
@@ -119,12 +136,19 @@ class Appending(Rows):
         self._kept: list[Kept] = []
         self._owned = False
         self.head = head
+        self.ending = False
 
     def finish(self) -> None:
-        """Append what was kept back, as the transaction ends. Raises ``Fenced``."""
+        """Append what was kept back, as the transaction ends. Raises ``Fenced``.
+
+        The transaction may have ended, and be durable, when it returns.
+        """
+        if self._ended_at_once():
+            return
         self._append_kept()
         if not self._owned:
             self._check_owner()
+        self.ending = True
 
     def append_many(self, acts: Iterable[Act]) -> int:
         """Append them all at once, after what was kept back; how many entries there are then.
@@ -132,7 +156,7 @@ class Appending(Rows):
         For histories that are brought in. Unlike ``append_audit`` it takes the actions that only a
         change may record: it is for the caller to bring in the rows that they speak of.
         """
-        self._for_writing()
+        self._check_writing()
         self._append_kept()
         self._append([_kept(act) for act in acts])
         return self._locked_head().size
@@ -155,7 +179,7 @@ class Appending(Rows):
         then: Callable[[int], None] | None = None,
     ) -> None:
         """Keep an entry until the transaction ends; ``then`` is told its index."""
-        self._for_writing()
+        self._check_writing()
         text = canonical_text(details)
         self._kept.append(Kept(at_us, actor, action, subject, target, text, then))
 
@@ -167,7 +191,7 @@ class Appending(Rows):
     def _append(self, kept: Sequence[Kept]) -> None:
         if not kept:
             return
-        if self._connection.dialect.name == "sqlite":
+        if self._dialect == "sqlite":
             first = self._append_to_sqlite(kept)
         else:
             first = self._append_to_postgresql(kept)
@@ -194,20 +218,49 @@ class Appending(Rows):
         return seen.size
 
     def _sent(self, kept: Sequence[Kept], head: Head) -> bool:
-        """Whether the entries follow that head, and are there."""
+        """Whether the entries follow that head and are there; what was kept back goes with them."""
         rows = list(_rows(kept, head))
         appending, values = APPEND_ONE, rows[0]._asdict()
         if len(rows) > 1:
             columns = (list(column) for column in zip(*rows, strict=True))
             appending, values = APPEND_MANY, dict(zip(EntryValues._fields, columns, strict=True))
         self.head = Head(rows[-1].leaf_index + 1, rows[-1].at_us)
-        values |= {"to": self.head.size, "last_us": self.head.at_us}
-        values |= {"size": head.size, "seen_us": head.at_us, "epoch": str(self._epoch)}
-        return sent(self._connection, appending[self._epoch is not None], values) == len(rows)
+        values |= self._step(head, self.head)
+        added = list[int]()
+        self._change(Soon((appending[self._epoch is not None], values), added.append))
+        self._send()
+        return added == [len(rows)]
+
+    def _step(self, head: Head, then: Head) -> dict[str, Any]:
+        """What the appending statements name beside the entries."""
+        there = {"size": head.size, "seen_us": head.at_us}
+        return {**there, "to": then.size, "last_us": then.at_us, "epoch": str(self._epoch)}
+
+    def _ended_at_once(self) -> bool:
+        """Send a short transaction whole, if nothing of it was sent; whether it is durable now."""
+        head, surely = self.head, [(one.sure, one.statement[1]) for one in self._soon]
+        short = 0 < len(self._kept) <= FEW and all(one.then is None for one in self._kept)
+        if head is None or not short or not unsent(self._behind):
+            return False
+        statements = [(text, values) for text, values in surely if text is not None]
+        if len(statements) != len(surely):
+            return False
+        for row in _rows(self._kept, head):
+            then = Head(row.leaf_index + 1, row.at_us)
+            values = {**row._asdict(), **self._step(head, then)}
+            statements.append((SURELY_ONE[self._epoch is not None], values))
+            head = then
+        self.ending = True
+        self.ending = committed(self._behind, statements)
+        if self.ending:
+            self.head, self._owned = head, True
+            self._soon.clear()
+            self._kept.clear()
+        return self.ending
 
     def _locked_head(self) -> Head:
         """The head as it is, and stays until the transaction ends. Raises ``Fenced``."""
-        if self._connection.dialect.name == "sqlite":
+        if self._dialect == "sqlite":
             found = first_row(self._connection, HEAD)
             if found is None:
                 raise Broken("the audit's head row is gone")

@@ -14,7 +14,8 @@ from sqlalchemy import ColumnElement, func, select
 from controller.store.audit_rows import AuditRows
 from controller.store.direct import sent
 from controller.store.port import PolicyFilter
-from controller.store.rows import bounded, content, decoded, encoded, sifted, written
+from controller.store.prepared import sure
+from controller.store.rows import Soon, bounded, content, decoded, encoded, sifted, written
 from controller.store.tables import policies
 from policies.ids import first_id
 from policies.lifecycle import FINAL, STATES, State, check_move
@@ -208,15 +209,19 @@ class PolicyRows(AuditRows):
         details: dict[str, Any],
     ) -> None:
         """Compare the whole record and set it; only where that fails is it read, to say why."""
-        row = _changed(before, moved)
-        names, connection = tuple(row), self._for_writing()
-        style = STYLES[connection.dialect.name]
-        seen = {"id_": before.id, "rev_": before.rev}
-        given = {**row, **seen, "body_": written(before)}
-        if sent(connection, _setting(names, style, same=True), given) != 1:
-            self._unchanged(before)
-            if sent(connection, _setting(names, style, same=False), {**row, **seen}) != 1:
-                raise _lost(self.policy(before.id), before)
+        self._check_writing()
+        row, style = _changed(before, moved), STYLES[self._dialect]
+        given = {**row, "id_": before.id, "rev_": before.rev}
+        text = _setting(tuple(row), style, same=True)
+
+        def told(changed: int) -> None:
+            if changed != 1:
+                self._unchanged(before)
+                again = _setting(tuple(row), style, same=False)
+                if sent(self._connection, again, given) != 1:
+                    raise _lost(self.policy(before.id), before)
+
+        self._change(Soon((text, {**given, "body_": written(before)}), told, sure(text)))
         self._record(
             at_us=at_us,
             actor=actor,

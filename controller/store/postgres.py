@@ -45,6 +45,11 @@ def writing_engine(address: StoreAddress, settings: StoreSettings) -> Engine:
         "idle_in_transaction_session_timeout": settings.statement_timeout_ms,
     }
     _prepare(engine, address, settings, limits)
+
+    @event.listens_for(engine, "connect")
+    def _connected(session: Session[Any], _record: object) -> None:
+        session.prepare_threshold = None  # What it prepares it forgets, and with it what we did.
+
     return engine
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, String, Table
@@ -12,26 +13,77 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from controller.store.direct import Statement, sent_together
 from signals.errors import Broken, Rejected
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 MAX_ROWS = 10_000
 """The longest list that one call answers; longer ones are read in pages."""
+MAX_SOON: Final = 50
+"""Changes that are kept back: enough for a step of the loop, a few hundred kilobytes at most."""
+
+
+class Soon(NamedTuple):
+    """A statement that was kept back, and who is told how many rows it changed.
+
+    ``sure``: its text where it must change a row, or fail; None where it may change none.
+    """
+
+    statement: Statement
+    then: Callable[[int], None]
+    sure: str | None = None
 
 
 class Rows:
-    """One transaction's hands. Every noun's class below builds on it."""
+    """One transaction's hands. Every noun's class below builds on it.
+
+    On PostgreSQL a change that nobody reads yet is kept back and sent with the next ones: they are
+    all one wait. Whatever else uses the connection sends them before it, so the order stands.
+    """
 
     def __init__(self, connection: Connection, *, writing: bool) -> None:
-        self._connection = connection
+        self._behind = connection
         self._writing = writing
+        self._soon: list[Soon] = []
+
+    @property
+    def _connection(self) -> Connection:
+        """The connection, with all that this transaction changed sent before what is sent now."""
+        self._send()
+        return self._behind
+
+    def _change(self, change: Soon) -> None:
+        """Send it now or later in this transaction.
+
+        What its ``then`` raises, the method raises that sends it: this one, or one that follows.
+        """
+        self._soon.append(change)
+        if self._dialect == "sqlite" or len(self._soon) == MAX_SOON:
+            self._send()
+
+    def _send(self) -> None:
+        """Send what was kept back, and tell each its rows, in the order of the changes."""
+        soon, self._soon = self._soon, []
+        if not soon:
+            return
+        counts = sent_together(self._behind, [one.statement for one in soon])
+        for one, count in zip(soon, counts, strict=True):
+            one.then(count)
 
     def _for_writing(self) -> Connection:
         """The connection, or ``Broken`` in a transaction that was opened to read."""
+        self._check_writing()
+        return self._connection
+
+    def _check_writing(self) -> None:
         if not self._writing:
             raise Broken("this transaction only reads; open it with write()")
-        return self._connection
+
+    @property
+    def _dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+        return self._behind.dialect.name
 
     def _replace(self, table: Table, values: dict[str, Any]) -> None:
         """Insert the row, or set what differs of the one with the same primary key."""
@@ -51,7 +103,7 @@ class Rows:
         return self._for_writing().execute(counted, values).rowcount == 1
 
     def _insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
-        if self._connection.dialect.name == "sqlite":
+        if self._dialect == "sqlite":
             return sqlite.insert(table)
         return postgresql.insert(table)
 

@@ -125,13 +125,12 @@ class SqlStore(SqlReader):
         Compute first, then open it: everybody who writes waits for it.
         """
         with self._alone():
-            seen, self._head, ending = self._head, None, False
+            seen, self._head, tx = self._head, None, None
             try:
                 with translated(), self._writing.begin() as connection:
                     tx = SqlTx(connection, writing=True, epoch=self._epoch, head=seen)
                     yield tx
                     tx.finish()
-                    ending = True
                 self._head = tx.head
             except Fenced as fenced:
                 self._fenced = fenced
@@ -139,7 +138,7 @@ class SqlStore(SqlReader):
                     self._lost()
                 raise
             finally:
-                self._writes += ending
+                self._writes += tx is not None and tx.ending
 
     def close(self) -> None:
         """Idempotent."""
