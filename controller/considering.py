@@ -15,7 +15,7 @@ from controller.desired import desired
 from controller.drift.noting import drift_note, noted_drift
 from controller.following import MANY
 from controller.holdback.drawing import left_s
-from controller.limiting import around_of, below, guards_of, limits_of, risk_of
+from controller.limiting import Alarms, around_of, below, guards_of, limits_of, risk_of
 from controller.memory_wall import guard_wall
 from controller.notes import noted
 from controller.state import Declared
@@ -95,8 +95,10 @@ def around_now(tx: Tx, declared: Declared, seen: RuntimeConfig, *, now_us: int) 
         changes=tx.declared_changes(target=declared.name, from_us=settled_us, limit=MANY),
         trial=trials[0] if trials else None,
         budget=budget_of(declared.trial, notes, now_us=now_us),
-        wall=guard_wall(notes, now_us=now_us, model=declared.plant),
-        alarm=noted_drift(tx.note(drift_note(declared.name))).alarm,
+        alarms=Alarms(
+            drift=noted_drift(tx.note(drift_note(declared.name))).alarm,
+            wall=guard_wall(notes, now_us=now_us, model=declared.plant),
+        ),
     )
     return structs.replace(found, held_s=left_s(notes, now_us))
 

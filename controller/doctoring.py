@@ -30,6 +30,9 @@ JOIN_KNOWN: Final = 20
 HELD_WARN_S: Final = 3600.0
 """Retention that is overdue this long is held up by somebody."""
 
+WALL_WARN_H: Final = 24.0
+"""An exhaustion is worth a look for a day; the wall that it left stays."""
+
 ADVICE: Final[Mapping[str, str]] = {
     "undeclared_metric": "declare the metric (trimtab metrics declare), then"
     " trimtab dead-letters replay --for undeclared_metric",
@@ -108,6 +111,7 @@ def _target(name: str, seen: Seen) -> Iterator[Finding]:
     glance = seen.targets[name]
     yield from _control(name, glance)
     yield from _drift(name, glance)
+    yield from _wall(name, glance, seen.now_us)
     yield from _replicas(name, glance)
     yield from _engines(name, glance, seen.now_us)
     yield from _windows(name, glance, seen)
@@ -132,6 +136,20 @@ def _drift(name: str, glance: Mapping[str, Any]) -> Iterator[Finding]:
         told = f"drift: {alarm['words']}; no trial starts"
         advice = f"was it deployed or scaled? then: trimtab changes declare {name} deploy --reason"
         yield Finding(level="WARN", about=name, what=told, advice=f"{advice} …")
+
+
+def _wall(name: str, glance: Mapping[str, Any], now_us: int) -> Iterator[Finding]:
+    wall = glance["wall"]
+    if wall is None:
+        return
+    age_h = (now_us - wall["exhausted_us"]) / MICROS / 3600
+    told = (
+        f"memory was exhausted {age_h:.1f} h ago at {wall['wall_bytes'] / 2**20:.0f} MiB of KV;"
+        f" {wall['highest']} sequences of {wall['context_tokens']:.0f} tokens are allowed at once"
+    )
+    level: Level = "WARN" if age_h < WALL_WARN_H else "OK"
+    advice = "" if level == "OK" else "give it more KV memory, or a lower baseline of active_cap"
+    yield Finding(level=level, about=name, what=told, advice=advice)
 
 
 def _replicas(name: str, glance: Mapping[str, Any]) -> Iterator[Finding]:

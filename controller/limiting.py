@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from controller.config.guardrails import limits
 from controller.desired import kept_layers
 from controller.drift.following import Alarm
@@ -29,6 +31,16 @@ from policies.steps import tried_values
 from signals.events import MICROS
 
 GUARD: Final = "attainment"
+
+
+class Alarms(Struct, frozen=True, kw_only=True):
+    """What the engine gave reason for: a drift alarm, a wall of memory that was met."""
+
+    drift: Alarm | None = None
+    wall: MemoryWall | None = None
+
+
+NO_ALARMS: Final = Alarms()
 
 
 def limits_of(declared: Declared, knob: str, spec: KnobSpec | None) -> Limits:
@@ -52,11 +64,10 @@ def around_of(
     overrides: Iterable[Override] = (),
     changes: Iterable[DeclaredChange] = (),
     trial: Trial | None = None,
-    alarm: Alarm | None = None,
-    wall: MemoryWall | None = None,
+    alarms: Alarms = NO_ALARMS,
     budget: TrialBudget,
 ) -> Around:
-    """What is around a proposal for this target. ``alarm``: of drift, if one stands.
+    """What is around a proposal for this target. ``alarms``: that stand.
 
     ``budget``: of trials.
     """
@@ -70,9 +81,9 @@ def around_of(
         replicas=max(1, len(declared.target.engine.control_urls)),
         trial=trial.plan.policy_id if running and trial is not None else None,
         budget=budget,
-        wall=wall,
-        drift="" if alarm is None else alarm.words,
-        drift_figures={} if alarm is None else alarm.figures,
+        wall=alarms.wall,
+        drift="" if alarms.drift is None else alarms.drift.words,
+        drift_figures={} if alarms.drift is None else alarms.drift.figures,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from controller.learning.deciding import draws
+from controller.learning.notes import judged_lately
 from controller.limiting import guards_of, limits_of, risk_of
 from controller.memory_wall import within_wall
 from controller.plant import laws as plant
@@ -160,7 +161,10 @@ def _against(draft: Draft, knob: str, before: int, after: int) -> bool:
 
 
 def _of_plant(draft: Draft, seen: Seen, specs: dict[str, KnobSpec]) -> list[Proposal]:
-    """The plant's law for the cap, unless one is there, on its way, or was just shown."""
+    """The plant's law for the cap, unless one is there, on its way, or was just shown.
+
+    Once trials have taught what a law of it does, proposing it again is the learner's to decide.
+    """
     spec = specs.get("active_cap")
     if spec is None or seen.plant is None or draft.in_knob(spec.name, OPEN):
         return []
@@ -177,7 +181,9 @@ def _of_plant(draft: Draft, seen: Seen, specs: dict[str, KnobSpec]) -> list[Prop
         limits=draft.declared.trial,
         model=draft.declared.plant,
     )
-    return [found] if isinstance(found, Proposal) else []
+    if not isinstance(found, Proposal) or judged_lately(draft, found.place, found.setting):
+        return []
+    return [found]
 
 
 def _shown(draft: Draft, knob: str) -> bool:

@@ -15,6 +15,8 @@ from policies.policy import Policy
 from policies.steps import direction, step, steps_beyond, tried_values, values_of
 from signals.errors import Rejected
 
+MIB = 2**20
+
 Answer = tuple[str, dict[str, float]]
 
 OPEN: frozenset[State] = frozenset(
@@ -57,6 +59,29 @@ def bounds(case: Case) -> Answer:
         return "", figures
     words = f"{case.proposal.place} {bad[0]} is outside the declared bounds {low}..{high}"
     return words, {**figures, "value": float(bad[0])}
+
+
+def wall(case: Case) -> Answer:
+    """No value is predicted to need the memory at which the engine has died before."""
+    known, values = case.around.wall, values_of(case.proposal.setting)
+    if known is None or known.knob != case.proposal.knob or not values:
+        return "", {}
+    before = max(values_of(case.proposal.before), default=0)
+    needed = max(values) * known.each_bytes
+    figures = {
+        "needed_bytes": float(needed),
+        "allowed_bytes": float(known.allowed_bytes),
+        "wall_bytes": float(known.wall_bytes),
+        "context_tokens": known.context_tokens,
+    }
+    if needed <= known.allowed_bytes or max(values) <= before:
+        return "", figures
+    words = (
+        f"{case.proposal.place} {max(values)} would take {needed / MIB:.0f} MiB of KV memory;"
+        f" {known.allowed_bytes / MIB:.0f} MiB is allowed below {known.wall_bytes / MIB:.0f} MiB,"
+        " where memory was exhausted before (a person may force it)"
+    )
+    return words, figures
 
 
 def ladder(case: Case) -> Answer:

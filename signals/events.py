@@ -28,6 +28,10 @@ ErasedBy = Literal["request", "session", "external"]
 MICROS = 1_000_000
 
 
+MEMORY_EXHAUSTED = "memory exhausted"
+"""What ``Finished.error`` says of requests whose engine ran out of memory, and died of it."""
+
+
 class SeenTrial(Struct, frozen=True, kw_only=True):
     """The trial part of a stamp, as the engine reported it."""
 

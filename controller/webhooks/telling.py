@@ -34,6 +34,7 @@ TOLD: Final = (
     "engine.",
     "guardrail.",
     "drift.",
+    "memory.",
     "metric.",
     "webhook.",
 )

@@ -17,6 +17,14 @@ NOW_US = 1_800_000_000_000_000
 S = 1_000_000
 
 
+WALL = {
+    "wall_bytes": 512 * 2**20,
+    "exhausted_us": NOW_US - 7200 * S,
+    "highest": 20,
+    "context_tokens": 300.0,
+}
+
+
 def engine(**changed: Any) -> dict[str, Any]:
     return {"replica": "r0", "last_us": NOW_US - S, "gaps": 0, "dropped": 0} | changed
 
@@ -31,6 +39,7 @@ def glance(**changed: Any) -> dict[str, Any]:
         "engines": [engine()],
         "watermark_us": NOW_US - 2 * S,
         "drift": {"alarm": None},
+        "wall": None,
     }
     return well | changed
 
@@ -120,6 +129,13 @@ UNWELL: list[tuple[dict[str, Any], str, str, str]] = [
         "WARN",
         "chat",
         "3 records missing, 2 dropped",
+    ),
+    (
+        {"targets": {"chat": glance(wall=WALL)}},
+        "WARN",
+        "chat",
+        "memory was exhausted 2.0 h ago at 512 MiB of KV; 20 sequences of 300 tokens are allowed"
+        " at once",
     ),
     (
         {"targets": {"chat": glance(drift={"alarm": {"words": "ttft:live is off"}})}},

@@ -14,7 +14,7 @@ from engine.settings_book import SettingsBook
 from engine.settings_in_force import EngineIdentity, Instant
 from policies.runtime_config import Patch, RuntimeConfig, Stamp
 from signals.errors import Rejected, Unavailable
-from signals.events import MICROS
+from signals.events import MICROS, KvLayout
 from signals.features.model import (
     EngineSeen,
     Outcome,
@@ -93,6 +93,7 @@ class Rows:
         self.incomplete: set[tuple[str, int]] = set()
         self.at = "r0"
         self.gone = False
+        self.kv: KvLayout | None = None
 
     def watermark_us(self, target: str) -> int:
         if self.gone:
@@ -162,5 +163,6 @@ class Rows:
             last_us=self.watermark_us(target),
             gaps=0,
             dropped=0,
+            kv=self.kv,
         )
         return [seen]

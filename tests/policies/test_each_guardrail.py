@@ -11,6 +11,7 @@ import pytest
 
 from policies.budgets import ScopeTrials, TrialBudget
 from policies.changes import DeclaredChange
+from policies.guarding import MemoryWall
 from policies.guardrails import RAILS, Around, Case, Finding, findings, may_begin
 from policies.limits import FreezeWindow, Limits
 from policies.overrides import Override
@@ -30,6 +31,7 @@ from tests.policies.proposals import (
 )
 
 HOUR_US = 3600 * SECOND_US
+MIB = 2**20
 
 
 def found(
@@ -290,11 +292,41 @@ def test_a_stream_that_has_spent_its_level_waits_for_the_next() -> None:
     assert renewed.outcome == "pass"
 
 
+def test_nobody_goes_beyond_the_memory_at_which_the_engine_died() -> None:
+    wall = MemoryWall(
+        knob=CAP.name,
+        each_bytes=MIB,
+        allowed_bytes=20 * MIB,
+        wall_bytes=25 * MIB,
+        context_tokens=300.0,
+    )
+    for proposal in (wish(32), wish(32, origin=PERSON), wish(32, emergency=True)):
+        denied = found("wall", proposal, wall=wall)
+        assert denied.outcome == "deny"
+        assert denied.figures["needed_bytes"] == 32.0 * MIB
+        assert "32 MiB of KV memory; 20 MiB is allowed below 25 MiB" in denied.words
+    assert found("wall", wish(16), wall=wall).outcome == "pass"
+    down = wish(32, before=64)
+    assert found("wall", down, wall=wall).outcome == "pass"
+    other = MemoryWall(**{**msgspec.to_builtins(wall), "knob": "step_token_budget"})
+    assert found("wall", wish(32), wall=other).outcome == "pass"
+
+
+def test_no_trial_begins_while_a_drift_alarm_stands() -> None:
+    alarm: dict[str, Any] = {"drift": "ttft:live is off", "drift_figures": {"ttft:live": 3.5}}
+    for proposal in (wish(16), wish(16, origin=PERSON)):
+        waits = found("drift", proposal, **alarm)
+        assert (waits.outcome, waits.words) == ("wait", "ttft:live is off")
+        assert waits.figures == {"ttft:live": 3.5}
+    assert found("drift", wish(4, emergency=True), **alarm).outcome == "exempt"
+    assert found("drift", wish(16)).outcome == "pass"
+
+
 def test_every_guardrail_is_tested_by_name_and_says_what_it_asks() -> None:
     here = {rail.name for rail in RAILS}
     elsewhere = {"ladder", "duplicate", "cooldown", "pending", "rate"}
     mine = {"knob", "bounds", "step", "flip", "blacklist", "place_rate", "dwell", "blast"}
-    mine |= {"freeze", "change", "override", "trial", "emergency", "moving", "drift"}
+    mine |= {"freeze", "change", "override", "trial", "emergency", "moving", "drift", "wall"}
     mine |= {"trial_budget", "holdback"}
     assert here == mine | elsewhere
     assert all((rail.check.__doc__ or "").strip() for rail in RAILS)
