@@ -66,11 +66,13 @@ class HeldBlock(Struct, frozen=True, kw_only=True):
     """One block and what it showed. ``lifted``: why the baseline was left before its end.
 
     A lifted block still counts by what was drawn: whatever happened in it may be the baseline's
-    doing. ``incarnation``: of the engine that it is of. ``values`` None: not known yet.
+    doing. ``incarnation``: of the engine that it is of. ``ended_seen_us``: when somebody noticed
+    that it was over. ``values`` None: not known yet.
     """
 
     block: Block
     incarnation: str
+    ended_seen_us: int = 0
     lifted: str | None = None
     values: dict[str, float] | None = None
 

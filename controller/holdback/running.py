@@ -2,7 +2,8 @@
 
 A block is opened only where nothing else happens: no trial runs or is about to begin, no emergency
 acts, no condition of an emergency rule is true, no drift alarm stands, nothing is frozen, pinned,
-forced, held or declared to be changing. Once it is open:
+forced, held or declared to be changing; and never in the step in which another one ended, so that
+rules and the learner are asked in between. Once it is open:
 
 ====================================  ==========================================================
 an emergency, a rule's condition, an  *lifted*: back to what is kept at once; the block still
@@ -40,7 +41,7 @@ from controller.holdback.drawing import (
 )
 from controller.holdback.strata import tell_strata
 from controller.judge.values import block_values
-from controller.plant.memory import Wall
+from controller.memory_wall import guard_wall
 from controller.state import Draft, PlantInput, Seen
 from controller.trial.blocks import applied_at
 from controller.trial.planning import intents_of, reference_of, shortest_block_s, washout_of
@@ -67,6 +68,7 @@ def hold_back(draft: Draft, seen: Seen) -> None:
     found = holdback_of(draft.noted)
     if found is None and draft.declared.target.holdback is None:
         return
+    was = None if found is None else found.open
     if found is not None:
         before = found
         found = tell_strata(draft, _valued(draft, _turned(draft, found, seen), seen))
@@ -75,6 +77,8 @@ def hold_back(draft: Draft, seen: Seen) -> None:
             return
         if found != before:
             draft.noted[NOTE] = encoded(found)
+    if was is not None and (found is None or found.open is None):
+        return
     opened = _opened(draft, found, seen)
     if opened is not None:
         draft.noted[NOTE] = encoded(opened)
@@ -102,7 +106,7 @@ def _turned(draft: Draft, found: Holdback, seen: Seen) -> Holdback:
         now = structs.replace(now, lifted=alarm)
     over_us = ends_us(found.plan, now.block)
     if over_us is not None and shown is not None and shown.engine_time * MICROS >= over_us:
-        now = _with(now, ended_us=over_us)
+        now = structs.replace(_with(now, ended_us=over_us), ended_seen_us=draft.now_us)
     return _last(found, now)
 
 
@@ -149,7 +153,7 @@ def _value(draft: Draft, found: Holdback, one: HeldBlock, seen: Seen) -> HeldBlo
         return one
     rows = seen.held.get(one.block.index)
     if rows is None:
-        late = draft.now_us - one.block.ended_us > VALUED_WITHIN_S * MICROS
+        late = draft.now_us - one.ended_seen_us > VALUED_WITHIN_S * MICROS
         return _with(one, void="its telemetry does not close") if late else one
     if rows.incomplete:
         return _with(one, void="incomplete telemetry")
@@ -174,7 +178,7 @@ def _opened(draft: Draft, found: Holdback | None, seen: Seen) -> Holdback | None
     knobs = [specs[split(at)[0]] for at in sorted(kept)]
     if not kept or not _calm(draft, specs):
         return None
-    if _too_much(draft, kept, plant):
+    if _too_much(draft, kept):
         return None
     now = _planned(draft, found, plant, limits, knobs)
     if now is None:
@@ -220,19 +224,13 @@ def _without_kept(draft: Draft, specs: dict[str, KnobSpec]) -> dict[str, Setting
     return found
 
 
-def _too_much(draft: Draft, settings: dict[str, Setting], plant: PlantInput) -> bool:
-    """Whether the baseline's own cap is predicted to be beyond memory's wall now."""
-    caps = [values_of(setting) for at, setting in settings.items() if split(at)[0] == CAP]
-    if plant.kv is None or not caps:
+def _too_much(draft: Draft, settings: dict[str, Setting]) -> bool:
+    """Whether the baseline's own cap is predicted to be beyond a wall that memory has met."""
+    wall = guard_wall(draft.noted, now_us=draft.now_us, model=draft.declared.plant)
+    if wall is None:
         return False
-    wall = Wall.of(plant.kv, version=plant.fingerprint)
-    refused = wall.refusal(
-        max(value for values in caps for value in values),
-        context_tokens=plant.context_tokens,
-        now_us=draft.now_us,
-        model=draft.declared.plant,
-    )
-    return bool(refused)
+    caps = [values_of(one) for at, one in settings.items() if split(at)[0] == wall.knob]
+    return any(value * wall.each_bytes > wall.allowed_bytes for values in caps for value in values)
 
 
 def _planned(

@@ -11,14 +11,23 @@ import msgspec
 import pytest
 
 from controller.config.targets import HoldbackSettings
+from controller.drift.following import Alarm, DriftState
 from controller.history.touching import met_by_stamp
 from controller.holdback.drawing import Holdback, arm_of, holdback_of
+from controller.holdback.running import _too_much
+from controller.memory_wall import NOTE as WALL
+from controller.memory_wall import Walls
 from controller.notes import noted
+from controller.plant.memory import Wall
+from controller.rules.firing import Timers
+from controller.state import Draft, LoopState
+from controller.store.port import Control
 from policies.runtime_config import TrialStamp
 from policies.settings import Setting
+from signals.events import KvLayout
 from tests.loop.cases import anything, kept
 from tests.loop.test_overrides import set_over
-from tests.loop.world import ADA, World
+from tests.loop.world import ADA, World, declared
 
 
 class Held(World):
@@ -85,12 +94,12 @@ def test_every_so_many_blocks_one_is_on_the_baseline_and_the_rest_as_kept(world:
             caps[stamp.arm].add(world.cap())
         return False
 
-    world.run(95, until=note)
+    world.run(65, until=note)
     found = world.held()
     assert found is not None
     assert caps == {"baseline": {8}, "candidate": {16}}
     assert stamps == {(n, arm_of(found.plan.seed, n, 3)) for n in range(len(stamps))}
-    assert len(stamps) >= 8
+    assert len(stamps) >= 5
 
 
 def test_a_stratum_is_told_whole_with_what_each_block_showed(world: Held) -> None:
@@ -269,3 +278,58 @@ def test_whatever_persons_do_the_baseline_is_only_in_force_in_its_own_blocks(
     world.undeclare()
     world.run(2)
     assert world.cap() == 16, seed
+
+
+def test_a_drift_alarm_lifts_the_baseline_and_leaves_no_room_for_another_block(
+    world: Held,
+) -> None:
+    world.until("baseline")
+    alarm = Alarm(
+        since_us=world.clock_us(), last_us=world.clock_us(), words="slower", digest="d", figures={}
+    )
+    world.loop._drift = msgspec.structs.replace(world.loop._drift or DriftState(), alarm=alarm)
+    world.run(1)
+    assert (world.cap(), world.in_arm("baseline")) == (16, True)
+    world.run(12)
+    assert world.stamp() is None
+    world.run(10)
+    assert world.stamp() is None
+
+
+def test_a_declared_change_voids_the_block_and_none_opens_until_it_has_settled(
+    world: Held,
+) -> None:
+    world.until("baseline")
+    world.operations.declare_change("chat", "deploy", "v12", by=ADA)
+    world.run(2)
+    assert (world.void() or "").endswith("is open")
+    assert world.cap() == 16
+    world.run(15)
+    assert world.stamp() is None
+
+
+def test_a_baseline_beyond_a_wall_that_memory_has_met_is_not_put_in_force() -> None:
+    layout = KvLayout(layers=1, kv_heads=1, head_dim=8, value_bits=16, block_tokens=16, blocks=64)
+    met = Wall.of(layout, version="v").exhausted(cap=8, context_tokens=100.0, now_us=0)
+    known = Walls(met={"v": met}, now="v", context_tokens=100.0)
+    noted_ = {WALL: msgspec.json.encode(known).decode()}
+    assert _too_much(a_draft(noted_), {"active_cap": Setting(value=8)})
+    assert not _too_much(a_draft(noted_), {"active_cap": Setting(value=4)})
+    assert not _too_much(a_draft({}), {"active_cap": Setting(value=8)})
+
+
+def a_draft(noted_: dict[str, str]) -> Draft:
+    state = LoopState(
+        declared=declared(),
+        policies=(),
+        trial=None,
+        control=Control(target="chat"),
+        modes={},
+        baseline={},
+        overrides=(),
+        last_reads={},
+        timers=Timers(),
+        ours="ctl.",
+        noted=noted_,
+    )
+    return Draft(state, now_us=1, rng=Random(1))
