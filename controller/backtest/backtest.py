@@ -21,6 +21,7 @@ from controller.store.sql import open_store
 from controller.trials import Trial
 from engine.simulated.fleet import Fleet as SimulatedFleet
 from engine.simulated.replica import Replica as SimulatedReplica
+from policies.knobs import TARGET_SCOPE
 from policies.policy import Policy
 from policies.runtime_config import Patch, RuntimeConfig
 from policies.settings import Setting
@@ -56,7 +57,8 @@ class SimulatedActuator:
 class Backtest:
     """A controller beside a fleet. ``folder`` is for its store and latch; the caller removes it.
 
-    The same arguments give the same life, but for the ids of what persons do.
+    Begun on a folder that another left, it goes on from there, as after a restart. The same
+    arguments give the same life, but for the ids of what persons do.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class Backtest:
         self.declared = declared
         self.fleet = fleet
         self.lost_races = 0
-        self._now_us = 0
+        self._now_us = fleet.now_us
         self._tick_us = round(tick_s * MICROS)
         self._rng = Random(seed)
         self._store = open_store(address_of(folder / "store.db"))
@@ -100,10 +102,12 @@ class Backtest:
             self._step()
             self._forget()
 
-    def approved(self, knob: str, setting: Setting, reason: str) -> Policy:
+    def approved(
+        self, knob: str, setting: Setting, reason: str, *, scope: str = TARGET_SCOPE
+    ) -> Policy:
         """A change that one person proposed and another approved, now."""
         name = self.declared.name
-        policy = self.operations.propose(name, knob, setting, reason, by=PROPOSER)
+        policy = self.operations.propose(name, knob, setting, reason, by=PROPOSER, scope=scope)
         return self.operations.approve(policy.id, policy.shown_digest, by=APPROVER)
 
     def policies(self, *states: str) -> list[Policy]:

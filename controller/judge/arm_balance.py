@@ -39,12 +39,14 @@ def balance_e(candidate: int, baseline: int, *, share: float = 0.5) -> float:
 
 
 def unbalanced(trial: Trial) -> str | None:
-    """Why the arms' sessions can't be as they were tossed; None: they may be."""
+    """Why the arms' sessions can't be as they were tossed; None: they may be.
+
+    Sessions of units with too few requests count too: that an arm has none may be why.
+    """
     if trial.plan.design != "session_split":
         return None
-    counted = [unit.sessions for unit in trial.units if unit.judged and unit.void is None]
     candidate, baseline = (
-        sum(one.get(arm, 0) for one in counted) for arm in ("candidate", "baseline")
+        sum(unit.sessions.get(arm, 0) for unit in trial.units) for arm in ("candidate", "baseline")
     )
     if balance_e(candidate, baseline, share=trial.plan.share) < 1 / BALANCE_ALPHA:
         return None

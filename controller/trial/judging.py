@@ -81,14 +81,11 @@ def _close_units(draft: Draft, trial: Trial, seen: Seen) -> Trial:
 
 def _value(trial: Trial, unit: Unit, seen: Seen) -> Unit:
     """The unit with its differences, or void with the reason."""
+    unit = msgspec.structs.replace(unit, sessions=_sessions(trial.plan, unit, seen))
     found = _by_arm(plan_in_force(trial, unit.index), unit, seen)
     if isinstance(found, str):
         return msgspec.structs.replace(unit, void=found)
     base, candidate = found["baseline"], found["candidate"]
-    sessions = {}
-    if trial.plan.design == "session_split":
-        rows = seen.due[unit.blocks[0].index]
-        sessions = new_sessions(trial.plan, unit.blocks[0], rows.requests, rows.earlier)
     return msgspec.structs.replace(
         unit,
         judged=True,
@@ -97,8 +94,15 @@ def _value(trial: Trial, unit: Unit, seen: Seen) -> Unit:
             unit_differences(a, b) for a, b in zip(base.halves, candidate.halves, strict=True)
         ),
         values={arm: values.values for arm, values in found.items()},
-        sessions=sessions,
     )
+
+
+def _sessions(plan: TrialPlan, unit: Unit, seen: Seen) -> dict[str, int]:
+    """How many sessions came first in a unit, by arm, wherever all records of it are there."""
+    rows = seen.due[unit.blocks[0].index]
+    if plan.design != "session_split" or rows.incomplete:
+        return {}
+    return new_sessions(plan, unit.blocks[0], rows.requests, rows.earlier)
 
 
 def _by_arm(plan: TrialPlan, unit: Unit, seen: Seen) -> dict[Arm, BlockValues] | str:
