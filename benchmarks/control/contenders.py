@@ -1,104 +1,143 @@
-"""Who lives through a scenario: settings that never move, laws known beforehand, and the loop."""
+"""Who lives through a scenario: settings that never move, laws known beforehand, rivals, the loop.
+
+Every contender's name is enough to live its life again: ``default``, ``static 16``, ``law 16``,
+``oracle`` (with its timetable), the learner's comparators by their names, and ``loop``.
+"""
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec.structs import replace
 
-from benchmarks.control.scenarios import LADDER, TOP, Scenario, declared
-from benchmarks.control.scoring import attainment, utility
+from benchmarks.control.action_set import fixed, put
+from benchmarks.control.driving import RIVALS, Driver
+from benchmarks.control.lives import Change, Errand, Life
+from benchmarks.control.scenario import REPLICA, Scenario, declared, micros, slos
+from benchmarks.control.scenarios import SCENARIOS
+from benchmarks.control.scoring import KEPT_S, Scorer
+from benchmarks.pipeline import ROOT
 from controller.backtest.backtest import Backtest
+from engine.simulated.faults import MEMORY_EXHAUSTED
 from engine.simulated.fleet import Fleet
-from policies.laws import Law, LawStep
 from policies.policy import Policy
-from policies.runtime_config import Patch, SettingChange
-from policies.settings import Setting
 from signals.events import MICROS
 
 TICK_S = 1.0
+PART_S = 300.0
+"""A life is lived and scored in parts of so long."""
 
 
-class Life(Struct, frozen=True, kw_only=True):
-    """How one contender did. ``u`` after adapting, ``u_whole`` over all of it; ``live``: attainment
-    of interactive requests after adapting; ``kept``: what the loop kept, in words."""
-
-    contender: str
-    u: float
-    u_whole: float
-    live: float
-    kept: tuple[str, ...] = ()
-    verdicts: tuple[str, ...] = ()
-    kept_late: int = 0
-
-
-def fixed(scenario: Scenario, name: str, setting: Setting | None, seed: int) -> Life:
-    """One setting for life; None: what the engine booted with."""
-    fleet = scenario.fleet(seed)
-    if setting is not None:
-        replica = fleet.replica("r0")
-        change = SettingChange(
-            knob="active_cap", value=setting.value, law=setting.law, shrink=setting.shrink
-        )
-        replica.patch(
-            Patch(
-                change_id="bench.1",
-                epoch=1,
-                expected=replica.view().expected,
-                settings=(change,),
-            )
-        )
-    fleet.run(round(scenario.life_s * MICROS))
-    return _life(scenario, name, fleet)
+def live(errand: Errand) -> Life:
+    """Live one life."""
+    scenario = SCENARIOS[errand.scenario]
+    if errand.life_s is not None:
+        scenario = replace(scenario, life_s=errand.life_s)
+    began_s = time.process_time()
+    if errand.contender == "loop":
+        life = _looped(scenario, errand)
+    elif errand.contender in RIVALS:
+        life = _driven(scenario, errand)
+    else:
+        life = _timed(scenario, errand)
+    took_s = round(time.process_time() - began_s, 1)
+    return replace(life, cpu_s=took_s, commit=_commit())
 
 
-def looped(scenario: Scenario, seed: int) -> Life:
-    """The production loop, from boot settings and with nothing known."""
-    fleet = scenario.fleet(seed)
+def _timed(scenario: Scenario, errand: Errand) -> Life:
+    """Settings by a timetable; one that never moves has one entry."""
+    settings, fleet, scorer = fixed(scenario), scenario.fleet(errand.seed), Scorer(scenario)
+    slots = errand.slots or ((0.0, errand.contender),)
+    ends = [*(from_s for from_s, _ in slots[1:]), scenario.life_s]
+    for (_, name), to_s in zip(slots, ends, strict=True):
+        put(fleet, scenario.knob, settings[name])
+        _through(fleet, scenario, scorer, to_s, fleet.run)
+    return _life(errand, fleet, scorer)
+
+
+def _driven(scenario: Scenario, errand: Errand) -> Life:
+    """A rival of the loop drives the knob by itself, with no trial."""
+    fleet, scorer = scenario.fleet(errand.seed), Scorer(scenario)
+    driver = Driver(scenario, errand.contender, fleet, seed=errand.seed)
+    _through(fleet, scenario, scorer, scenario.life_s, driver.run)
+    return _life(errand, fleet, scorer)
+
+
+def _looped(scenario: Scenario, errand: Errand) -> Life:
+    """The production loop, from boot settings and with nothing known.
+
+    What a person declares anew takes a restart of the controller, as in production.
+    """
+    fleet, scorer = scenario.fleet(errand.seed), Scorer(scenario)
+    ends = [*(from_s for from_s, _ in scenario.declares), scenario.life_s]
+    policies: list[Policy] = []
     with tempfile.TemporaryDirectory(prefix="trimtab-control-") as folder:
-        backtest = Backtest(declared(), fleet, Path(folder), seed=seed, tick_s=TICK_S)
-        try:
-            backtest.run(scenario.life_s)
-            policies = backtest.policies()
-        finally:
-            backtest.close()
-    return _life(scenario, "loop", fleet, policies)
+        for number, to_s in enumerate(ends):
+            backtest = Backtest(
+                declared(scenario.target_at(fleet.now_us / MICROS)),
+                fleet,
+                Path(folder),
+                seed=errand.seed + 1000 * number,
+                tick_s=TICK_S,
+            )
+
+            def run(until_us: int, backtest: Backtest = backtest) -> None:
+                backtest.run((until_us - fleet.now_us) / MICROS)
+
+            try:
+                _through(fleet, scenario, scorer, to_s, run)
+                policies = backtest.policies()
+            finally:
+                backtest.close()
+    changes = tuple(_change(policy) for policy in reversed(policies))
+    return replace(_life(errand, fleet, scorer), changes=changes)
 
 
-def statics() -> dict[str, Setting]:
-    """Every value of the ladder."""
-    return {f"static {cap}": Setting(value=cap) for cap in LADDER}
+def _through(
+    fleet: Fleet, scenario: Scenario, scorer: Scorer, to_s: float, run: Callable[[int], None]
+) -> None:
+    """Live until a second, scoring and forgetting on the way; then by what is declared then."""
+    while fleet.now_us < micros(to_s):
+        due_s = [from_s for from_s, _ in scenario.declares if micros(from_s) > fleet.now_us]
+        until_us = min(fleet.now_us + micros(PART_S), micros(min([to_s, *due_s])))
+        run(until_us)
+        scorer.follow(fleet)
+        fleet.forget(fleet.now_us - micros(KEPT_S))
+        if until_us in [micros(from_s) for from_s in due_s]:
+            fleet.declare(slos(scenario.target_at(until_us / MICROS)))
 
 
-def laws() -> dict[str, Setting]:
-    """Every law that the loop could have proposed."""
-    return {f"law {cap}": Setting(law=_law(cap), shrink="preempt") for cap in LADDER[:-1]}
+def _life(errand: Errand, fleet: Fleet, scorer: Scorer) -> Life:
+    deaths = [cause for _, cause in fleet.replica(REPLICA).deaths if cause == MEMORY_EXHAUSTED]
+    return Life(plan=errand, minutes=tuple(scorer.minutes), deaths=len(deaths))
 
 
-def _law(cap: int) -> Law:
-    trial = declared().trial
-    return Law(
-        variable="arrivals",
-        class_="interactive",
-        window_s=trial.law_window_s,
-        default=TOP,
-        steps=(LawStep(above=0.0, value=cap),),
-        min_dwell_s=trial.law_min_dwell_s,
+def _change(policy: Policy) -> Change:
+    kept = policy.verdict == "IMPROVED"
+    return Change(
+        words=policy.words(),
+        origin=f"{policy.origin.kind}:{policy.origin.name}",
+        state=policy.state,
+        began_s=round(policy.created_us / MICROS),
+        kept_s=round(policy.updated_us / MICROS) if kept else None,
+        verdict=policy.verdict,
+        cause=policy.cause,
     )
 
 
-def _life(scenario: Scenario, name: str, fleet: Fleet, policies: Sequence[Policy] = ()) -> Life:
-    reference = TOP / (scenario.step_times.step_us(decode=TOP, prefill=0, context=0) / MICROS)
-    end_s, late_s = scenario.life_s, scenario.adapts_s
-    kept = [policy for policy in policies if policy.state == "kept"]
-    return Life(
-        contender=name,
-        u=utility(fleet, late_s, end_s, reference=reference),
-        u_whole=utility(fleet, 0.0, end_s, reference=reference),
-        live=attainment(fleet, "live", late_s, end_s),
-        kept=tuple(policy.words() for policy in kept),
-        verdicts=tuple(policy.verdict for policy in policies if policy.verdict is not None),
-        kept_late=sum(policy.updated_us > late_s * MICROS for policy in kept),
+@lru_cache(maxsize=1)
+def _commit() -> str:
+    """Of the tree that runs; "" where git does not know it."""
+    asked = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    return asked.stdout.strip()

@@ -1,61 +1,104 @@
-"""U of a stretch of life, minute by minute, as the product defines it::
+"""U of every minute of a life, as the product defines it::
 
     U = ½·min(1, tokens per second of the maximised intent / reference)
       + ½·mean over intents of min(1, attainment / target)
 
 The rate counts only while somebody of that intent waits; a minute without backlog has all it asked
-for, so its share is 1. An intent without arrivals in a minute takes no part in it.
+for, so its share is 1. An intent without decided arrivals in a minute takes no part in it. Minutes
+are scored half an hour later, when nearly all that arrived in them is decided, by the service
+levels that were declared at the time.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from benchmarks.control.scenarios import TARGET
+from benchmarks.control.scenario import Scenario
+from controller.config.targets import TargetSettings
 from engine.simulated.fleet import Fleet
 from signals.events import MICROS
 from signals.features.model import RequestRow, SecondRow
 
-MINUTE_US = 60 * MICROS
+MINUTE_S = 60
+MINUTE_US = MINUTE_S * MICROS
+LAG_S = 1800
+KEPT_S = 5400
+"""A fleet's records are kept as long after that."""
 
 
-def utility(fleet: Fleet, from_s: float, to_s: float, *, reference: float) -> float:
-    """Mean U of the minutes in (from, to]. ``reference``: tokens per second that count as 1."""
-    from_us, to_us = round(from_s * MICROS), round(to_s * MICROS)
-    requests: defaultdict[int, list[RequestRow]] = defaultdict(list)
-    for row in fleet.requests(from_us, to_us):
-        requests[row.arrival_us // MINUTE_US].append(row)
-    seconds: defaultdict[int, list[SecondRow]] = defaultdict(list)
-    for second in fleet.seconds(from_us, to_us):
-        seconds[second.to_us // MINUTE_US].append(second)
-    return float(np.mean([_minute(rows, seconds[at], reference) for at, rows in requests.items()]))
+class Minute(Struct, frozen=True, kw_only=True):
+    """One minute. ``acted``: something else than at boot was in force in it. ``counts``: per
+    intent, how many of its arrivals are decided, and good. ``at``: the knob's mean value."""
+
+    u: float
+    acted: bool
+    at: float
+    counts: dict[str, tuple[int, int]]
 
 
-def attainment(fleet: Fleet, intent: str, from_s: float, to_s: float) -> float:
-    """The share of good ones among an intent's requests that are decided; 1 without any."""
-    rows = fleet.requests(round(from_s * MICROS), round(to_s * MICROS))
-    judged = [row.good for row in rows if row.intent == intent and row.good is not None]
-    return sum(judged) / len(judged) if judged else 1.0
+class Scorer:
+    """Scores a life as it goes on, before its records are forgotten."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.minutes: list[Minute] = []
+        self._scenario = scenario
+        self._boot: str | None = None
+
+    def follow(self, fleet: Fleet) -> None:
+        """Score what is old enough; the rest too, once life is over."""
+        ends_s = self._scenario.life_s
+        now_s = fleet.now_us / MICROS
+        until_s = ends_s if now_s >= ends_s else now_s - LAG_S
+        while (len(self.minutes) + 1) * MINUTE_S <= until_s:
+            self.minutes.append(self._score(fleet, len(self.minutes) * MINUTE_US))
+
+    def _score(self, fleet: Fleet, from_us: int) -> Minute:
+        requests = fleet.requests(from_us - 1, from_us + MINUTE_US - 1)
+        records = fleet.records(from_us, from_us + MINUTE_US)
+        if self._boot is None and records:
+            self._boot = records[0].stamp.digest
+        target = self._scenario.target_at(from_us / MICROS)
+        values = [record.knobs[self._scenario.knob] for record in records]
+        seconds = fleet.seconds(from_us, from_us + MINUTE_US)
+        return Minute(
+            u=round(utility(target, requests, seconds, self._scenario.reference), 4),
+            acted=any(record.stamp.digest != self._boot for record in records),
+            at=round(float(np.mean(values or [0])), 1),
+            counts={name: decided(requests, name) for name in target.intents},
+        )
 
 
-def _minute(rows: list[RequestRow], seconds: list[SecondRow], reference: float) -> float:
-    met = [share for name in TARGET.intents if (share := _met(rows, name)) is not None]
-    return 0.5 * _rate(seconds, reference) + 0.5 * float(np.mean(met or [1.0]))
+def utility(
+    target: TargetSettings,
+    requests: Sequence[RequestRow],
+    seconds: Sequence[SecondRow],
+    reference: float,
+) -> float:
+    """U of a stretch. ``reference``: tokens per second that count as 1."""
+    met = [share for name in target.intents if (share := _met(target, requests, name)) is not None]
+    return 0.5 * _rate(target, seconds, reference) + 0.5 * float(np.mean(met or [1.0]))
 
 
-def _met(rows: list[RequestRow], intent: str) -> float | None:
-    judged = [row.good for row in rows if row.intent == intent and row.good is not None]
+def decided(requests: Sequence[RequestRow], intent: str) -> tuple[int, int]:
+    """How many of an intent's requests are decided, and how many of them are good."""
+    judged = [row.good for row in requests if row.intent == intent and row.good is not None]
+    return len(judged), sum(judged)
+
+
+def _met(target: TargetSettings, requests: Sequence[RequestRow], intent: str) -> float | None:
+    judged, good = decided(requests, intent)
     if not judged:
         return None
-    return min(1.0, sum(judged) / len(judged) / TARGET.intents[intent].slo.attainment)
+    return min(1.0, good / judged / target.intents[intent].slo.attainment)
 
 
-def _rate(seconds: list[SecondRow], reference: float) -> float:
-    busy = [one for one in seconds if one.waiting.get(TARGET.maximized, 0) > 0]
+def _rate(target: TargetSettings, seconds: Sequence[SecondRow], reference: float) -> float:
+    busy = [one for one in seconds if one.waiting.get(target.maximized, 0) > 0]
     length_us = sum(one.to_us - one.from_us for one in busy)
     if length_us == 0:
         return 1.0
-    tokens = sum(one.output_tokens.get(TARGET.maximized, 0) for one in busy)
+    tokens = sum(one.output_tokens.get(target.maximized, 0) for one in busy)
     return min(1.0, tokens * MICROS / length_us / reference)
