@@ -114,7 +114,7 @@ def _introduce(paths: int, coins: int, power: int) -> None:
         f" {plan.max_units} units; primary {plan.primary}; {paths} paths × {coins} coins a cell,"
         f" {power} trials of each effect"
     )
-    for world in (*plans.WORLDS, plans.AZURE, plans.LAW_WORLD):
+    for world in (*plans.WORLDS, plans.LIGHTER, plans.AZURE, plans.LAW_WORLD):
         say(f"  {world}")
     say(f"  law: {plans.LAW}, blocks {plan.washout_s + plans.CYCLE_S:g} s, primary U")
 
@@ -161,7 +161,8 @@ def _effects(seed: int) -> list[Errand]:
     law = Errand(world=plans.LAW_WORLD.name, design="crossover", seed=seed, coins=1, law=True)
     return [
         *(
-            Errand(world=name, design=design, seed=seed, coins=1, factor=factor)
+            Errand(world=world.name, design=design, seed=seed, coins=1, factor=factor)
+            for world in (plans.POWER_WORLD, plans.LIGHTER)
             for design, factor, _, _ in POWER
         ),
         careful,
@@ -220,25 +221,33 @@ def _false(figures: Figures, lived: Sequence[Lived]) -> None:
 
 
 def _power(figures: Figures, lived: Sequence[Lived]) -> None:
-    say(f"\n{'effect':<58} {'trials':>7} {'as it should':>13} {'median':>8} {'p95':>8}  min")
+    say(
+        f"\n{'effect':<58} {'ok':>6} {'trials':>7} {'as it should':>13}"
+        f" {'median':>8} {'p95':>8}  min"
+    )
     aims = {(design, factor): (key, verdict) for design, factor, key, verdict in POWER}
     for cell, found in _cells(lived).items():
         plan = found[0].plan
         key, right = aims.get((plan.design, plan.factor), ("law", "IMPROVED"))
         key += "" if plan.rarest_loss is None else "_careful"
+        key += "" if plan.world != plans.LIGHTER.name else "_lighter"
         tried = [one for path in found for one in path.outcomes]
         took_s = [60 * one.minutes if one.verdict == right else math.inf for one in tried]
         told = []
         for name, share in (("median", 50), ("p95", 95)):
             at_s = _quantile(took_s, share)
             told.append("   never" if at_s is None else f"{at_s / 60:8.1f}")
+            figures.more.setdefault("effects_s", {})[f"{cell}: {name}"] = at_s
             if at_s is not None and f"{key}_{name}_s" in AIMS:
                 figures.key(f"{key}_{name}_s", at_s)
         verdicts = sorted({one.verdict for one in tried})
         counts = {name: sum(one.verdict == name for one in tried) for name in verdicts}
         figures.more.setdefault("verdicts", {})[cell] = counts
         found_share = counts.get(right, 0) / len(tried)
-        say(f"{cell:<58} {len(tried):7} {found_share:13.1%} {' '.join(told)}  {counts}")
+        say(
+            f"{cell:<58} {_mean(path.attainment for path in found):6.1%} {len(tried):7}"
+            f" {found_share:13.1%} {' '.join(told)}  {counts}"
+        )
 
 
 def _rivals(figures: Figures, lived: Sequence[Lived]) -> None:

@@ -74,7 +74,7 @@ def _plan(errand: Errand, coin: int) -> TrialPlan:
 
 
 def _path(errand: Errand) -> Path:
-    worlds: Sequence[World] = (*plans.WORLDS, plans.AZURE, plans.LAW_WORLD)
+    worlds: Sequence[World] = (*plans.WORLDS, plans.LIGHTER, plans.AZURE, plans.LAW_WORLD)
     world = next(world for world in worlds if world.name == errand.world)
     change = Change(factor=errand.factor, law=plans.LAW if errand.law else None)
     engines = 2 if errand.design == "crossover" else 1

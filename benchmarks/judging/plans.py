@@ -27,6 +27,8 @@ WORLDS: Final = (
 )
 AZURE: Final = World(name="Azure, replayed", chats_per_s=11.5, load_sd=0.0, flood=0)
 POWER_WORLD: Final = WORLDS[0]
+LIGHTER: Final = World(name="lighter load", chats_per_s=10.5, load_sd=0.15, flood=0)
+"""For effects too: how much of the time to a verdict is the load's."""
 LAW_WORLD: Final = World(
     name="80 s phases", chats_per_s=4.0, load_sd=0.15, cap=8, flood=40, phase_s=80.0
 )

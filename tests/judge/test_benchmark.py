@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from benchmarks.judging.__main__ import AIMS, main
 from benchmarks.judging.bounds import clustered_upper
 from benchmarks.judging.errands import Errand, live
 from benchmarks.judging.paths import Change, one_engine, two_replicas
@@ -116,6 +120,26 @@ def test_the_model_keeps_its_cap_and_gives_every_running_request_a_token_a_step(
     assert float(np.median(took)) == pytest.approx(step_us, rel=0.001)
     tokens = sum(sum(second.output_tokens.values()) for second in model.seconds)
     assert tokens == pytest.approx(FLOODED.cap / step_us * 1e6 * 30, rel=0.05)
+
+
+def test_the_campaign_tells_its_figures_and_goes_on_from_what_it_has_lived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TRIMTAB_DATA", raising=False)
+    progress = str(tmp_path / "lived.jsonl")
+    small = ["judging", "--paths", "0", "--power", "1", "--streams", "1", "--workers", "1"]
+    said = []
+    for more in ([], ["--report"]):
+        monkeypatch.setattr("sys.argv", [*small, "--progress", progress, *more])
+        assert main() == 0
+        said.append(capsys.readouterr().out)
+    assert "0 paths were lived before, 12 are to be" in said[0]
+    assert "12 paths were lived before, 0 are to be" in said[1]
+    first, again = (json.loads(text.splitlines()[-1]) for text in said)
+    assert {key: again[key] for key in AIMS} == {key: first[key] for key in AIMS}
+    assert first["crossover_10_median_s"] >= 7 * 45
+    assert first["crossover_10_careful_median_s"] >= 90 * 45
+    assert first["false_harmed_upper"] is None, "no path without an effect was lived"
 
 
 def test_a_bound_grows_when_the_same_events_lie_on_fewer_paths() -> None:
