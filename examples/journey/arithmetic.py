@@ -23,6 +23,8 @@ EFFECT_GRID = (4.0, 8.0, 16.0, 32.0)
 GUARD_GRID = (1 / 8, 1 / 2, 2.0, 8.0)
 UNFINISHED_S = 60.0
 SHORTEST_S = 1e-4
+UNSEEN = 0.01
+"""The chance that a loss as rare as the plan names has not shown yet, at most."""
 
 
 def coin(seed: int, unit: int) -> list[str]:
@@ -118,12 +120,14 @@ def ruling(plan: Row, units: Sequence[Values], *, closed: int, trips: int) -> st
     alpha, guards, primary = number(plan["alpha"]), plan["guards"], plan["primary"]
     enough = len(units) >= plan["min_units"]
     watched = [primary, *(guard["metric"] for guard in guards)]
-    if enough and any(e[f"{metric}<0"] >= (len(guards) + 1) / alpha for metric in watched):
+    harm_alpha = number(plan.get("harm_alpha") or alpha)
+    if enough and any(e[f"{metric}<0"] >= (len(guards) + 1) / harm_alpha for metric in watched):
         return "HARMED"
     if trips >= plan["max_trips"]:
         return "INCONCLUSIVE"
     improved = e[f"{primary}>0"] >= 1 / alpha and _cautious_mean(units, primary, 0.0) > 0
-    if enough and improved and all(_passes(plan, guard, e, units) for guard in guards):
+    improved = improved and all(_passes(plan, guard, e, units) for guard in guards)
+    if enough and improved and _rare_losses_excluded(plan, units):
         return "IMPROVED"
     if not units and closed >= plan["min_units"]:
         return "NO_DATA"
@@ -139,6 +143,18 @@ def _passes(plan: Row, guard: Row, e: Values, units: Sequence[Values]) -> bool:
     metric, margin = guard["metric"], number(guard["margin"])
     enough = e[f"{metric}>-{margin:g}"] >= 1 / number(plan["guard_alpha"])
     return enough and _cautious_mean(units, metric, margin) > 0
+
+
+def _rare_losses_excluded(plan: Row, units: Sequence[Values]) -> bool:
+    """Where the plan asks: units enough, and in no metric more large losses than large gains."""
+    if plan.get("rarest_loss") is None:
+        return True
+    scales = {plan["primary"]: plan["scale"]} | {g["metric"]: g["scale"] for g in plan["guards"]}
+    for metric, scale in scales.items():
+        ds, large = [d[metric] for d in units if metric in d], number(scale) / 2
+        if sum(d <= -large for d in ds) > sum(d >= large for d in ds):
+            return False
+    return (1 - number(plan["rarest_loss"])) ** len(units) <= UNSEEN
 
 
 def _cautious_mean(units: Sequence[Values], metric: str, shift: float) -> float:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from random import Random
 
+import msgspec
 import pytest
 
 from controller.judge.eprocess import e_value, guard_e_value
+from controller.judge.verdict import rule_on
 from controller.trials import arms
 from examples.journey import arithmetic
 from examples.journey.audit_trail import NotAnAuditError, read_export, trials_in
 from examples.journey.rederive import rederive
 from tests.journey.told import PLAN, Told, tell
+from tests.judge.builders import plan, trial
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -48,6 +51,24 @@ def test_e_values_and_coins_are_those_of_the_judge() -> None:
         )
         assert ours == pytest.approx(theirs, rel=1e-12), f"{ds}"
     assert all(arithmetic.coin(9, unit) == list(arms(9, unit)) for unit in range(64))
+
+
+@pytest.mark.parametrize("units", [8, 60, 95])
+def test_a_plan_that_excludes_rare_losses_or_has_an_alpha_of_its_own_for_harm_rules_alike(
+    units: int,
+) -> None:
+    careful = plan(rarest_loss=0.05, alpha=0.001, harm_alpha=0.01, max_units=200)
+    rng, found = Random(units), set()
+    for level in (-0.4, 0.0, 0.4):
+        for rare in (0.0, -0.3):
+            ds = [rng.gauss(level, 0.1) for _ in range(units)]
+            guards = [rare if n == 3 else rng.gauss(0.02, 0.02) for n in range(units)]
+            judged = trial(ds, guards, plan=careful)
+            rows = [unit.d for unit in judged.units]
+            ours = arithmetic.ruling(msgspec.to_builtins(careful), rows, closed=units, trips=0)
+            assert ours == rule_on(judged).verdict, f"seed {units}, level {level}, rare {rare}"
+            found.add(ours)
+    assert found == ({None, "HARMED", "IMPROVED"} if units >= 90 else {None, "HARMED"})
 
 
 def test_a_request_that_becomes_good_afterwards_is_noticed() -> None:
