@@ -134,7 +134,7 @@ def _change(policy: Policy) -> Change:
 def _commit() -> str:
     """Of the tree that runs; "" where git does not know it."""
     asked = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
+        ["git", "describe", "--always", "--dirty"],
         cwd=ROOT,
         capture_output=True,
         text=True,

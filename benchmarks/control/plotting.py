@@ -53,7 +53,8 @@ def life(scenario: Scenario, lives: Sequence[Life], compared: Compared, folder: 
             continue
         hours = (np.arange(len(one.minutes)) + 0.5) / 60
         us = np.array([minute.u for minute in one.minutes])
-        smooth = np.convolve(us, np.ones(SMOOTH_MIN) / SMOOTH_MIN, mode="same")
+        wide = np.ones(min(SMOOTH_MIN, len(us)))
+        smooth = np.convolve(us, wide, "same") / np.convolve(np.ones(len(us)), wide, "same")
         style = {"color": COLOURS.get(name), "linewidth": 1.6 if name == LOOP else 0.9}
         above.plot(hours, smooth, label=name, **style)
         below.step(hours, [minute.at for minute in one.minutes], where="mid", **style)
