@@ -6,8 +6,10 @@
     engines   two engines' public logs: fitted on one part, predicted on the other
     speed     simulated seconds in a real one, on every trace and process
 
-Runs are never scored on what they were fitted on. The keys are the worst over the predicted runs;
-every run's own errors are in ``context``; those of the embedded engine have keys of their own.
+``r``: how far sequences and their context rise together in the run that is fitted on; near 1 it
+cannot tell what each costs. Runs are never scored on what they were fitted on. The keys are the
+worst over the predicted runs; every run's own errors are in ``context``; those of the embedded
+engine have keys of their own.
 TRIMTAB_DATA names the folder with the public data, which only ``own`` does without.
 The last line is one JSON object: the keys (null: not run) and their context.
 """

@@ -85,8 +85,10 @@ def burstgpt_vllm(*, tries: int, seed: int) -> Judged:
         found += scores(other.name, other.requests, simulated(load, burstgpt_spec, seed, best))
         again = partial(simulated, load, burstgpt_spec, seed)
         bands.append(band(other.name, other.requests, again, best))
+    entangled = fitting.entangled(run.requests, run.samples)
+    full = burstgpt.tokens_per_step(run.samples)
     return Judged(
-        fitted_on=f"{run.name} ({burstgpt.tokens_per_step(run.samples):.0f} tokens a full step)",
+        fitted_on=f"{run.name} ({full:.0f} tokens a full step, r {entangled:.2f})",
         calibration=best,
         fitted=scores(run.name, run.requests, simulate(best)),
         predicted=found,

@@ -16,7 +16,7 @@ takes those, and only the context is worked out from the requests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -33,16 +33,30 @@ LONGEST_S = 2.0
 
 def step_times(requests: Sequence[Request], samples: Sequence[Sample]) -> StepTimes:
     """What a step costs, in µs, by the samples alone."""
-    rows, lengths_us = [], []
+    found = [*_rows(requests, samples)]
+    return _solved([row for row, _ in found], [length_us for _, length_us in found])
+
+
+def entangled(requests: Sequence[Request], samples: Sequence[Sample]) -> float:
+    """How far sequences and their context rise together (correlation over intervals): near 1,
+    the run cannot tell what each of them costs."""
+    steps, decoded, _, context = np.array([row for row, _ in _rows(requests, samples)]).T
+    busy = steps > 0
+    return float(np.corrcoef(decoded[busy] / steps[busy], context[busy] / steps[busy])[0, 1])
+
+
+def _rows(
+    requests: Sequence[Request], samples: Sequence[Sample]
+) -> Iterator[tuple[tuple[float, ...], float]]:
+    """(steps, tokens decoded, prompt tokens, context × steps) of busy intervals, and their µs."""
     for before, sample in pairwise(samples):
         running = (before.running + sample.running) / 2
         if running < LEAST_RUNNING or not 0 < sample.length_s <= LONGEST_S:
             continue
         steps = sample.output_tokens / running
         context = context_tokens(requests, sample.at_s - sample.length_s / 2)
-        rows.append((steps, sample.output_tokens, sample.prompt_tokens, context * steps))
-        lengths_us.append(sample.length_s * 1e6)
-    return _solved(rows, lengths_us)
+        row = (steps, sample.output_tokens, sample.prompt_tokens, context * steps)
+        yield row, sample.length_s * 1e6
 
 
 def from_moments(

@@ -222,6 +222,29 @@ def test_a_queue_amplifies_what_steps_are_off_and_an_idle_engine_does_not() -> N
     assert bands(31, 20.0) > 1.5
 
 
+def test_a_run_in_which_context_grows_with_the_batch_cannot_tell_what_each_costs() -> None:
+    def samples(batches: list[int]) -> list[Sample]:
+        return [
+            Sample(
+                at_s=float(at),
+                length_s=1.0,
+                running=batch,
+                waiting=0,
+                prompt_tokens=0,
+                output_tokens=20 * batch,
+            )
+            for at, batch in enumerate(batches, 1)
+        ]
+
+    requests = [
+        replace(one, first_s=one.arrival_s + 1, last_s=one.arrival_s + 20, output_tokens=100)
+        for one in load(41, per_s=4.0)
+    ]
+    rising = [max(2, 4 * at) for at in range(20)]
+    assert fitting.entangled(requests, samples(rising)) > 0.8
+    assert fitting.entangled(requests, samples(rising[::-1])) < 0
+
+
 def test_the_worst_run_is_what_counts() -> None:
     near, far = (
         Score(run=run, latency="ttft", quantile="p99", measured_ms=100.0, predicted_ms=predicted_ms)
