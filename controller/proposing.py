@@ -15,6 +15,7 @@ from controller.learning.notes import judged_lately
 from controller.limiting import guards_of, limits_of, risk_of
 from controller.memory_wall import within_wall
 from controller.plant import laws as plant
+from controller.rule_judging import Toss, begin_episode, only_proposes, toss
 from controller.rules.firing import Fired, fire
 from controller.rules.moves import moved
 from controller.rules.safety import against
@@ -27,10 +28,13 @@ from policies.policy import Mode, Origin, Policy
 from policies.proposal import Proposal
 from policies.risk import CLASSES
 from policies.settings import Setting
+from signals.events import MICROS
+
+SUSPENDED = "; it only proposes: as an emergency it was found to do harm"
 
 
 def propose(draft: Draft, seen: Seen) -> None:
-    """Let rules and the plant propose, and put what the guardrails admit on its way."""
+    """Let rules, plant and learner propose, and put what the guardrails admit on its way."""
     if seen.observed is None:
         return
     fired, draft.timers = fire(
@@ -40,12 +44,12 @@ def propose(draft: Draft, seen: Seen) -> None:
     proposals = [p for one in fired for p in _of_rule(draft, seen, one, specs)]
     if seen.plant is not None:
         proposals += _of_plant(draft, seen, specs)
-    drawn = draws(draft, seen, taken={one.place for one in proposals})
-    proposals += [one.proposal for one in drawn if one.proposal is not None]
-    draft.decisions += [one.decision for one in drawn if one.proposal is None]
+    turns = draws(draft, seen, taken={one.place for one in proposals})
+    proposals += [one.proposal for one in turns if one.proposal is not None]
+    draft.decisions += [one.decision for one in turns if one.proposal is None]
     if not proposals:
         return
-    decisions = {id(one.proposal): one.decision for one in drawn}
+    decisions = {id(one.proposal): one.decision for one in turns}
     admitted, denied = admit(
         proposals,
         around(draft, specs),
@@ -53,8 +57,10 @@ def propose(draft: Draft, seen: Seen) -> None:
         now_us=draft.now_us,
     )
     for proposal in admitted:
-        policy = enter(draft, proposal, specs[proposal.knob])
-        decide(draft, seen, proposal, policy=policy, drawn=decisions.get(id(proposal)))
+        tossed = _toss(draft, seen, proposal)
+        policy = enter(draft, proposal, specs[proposal.knob], tossed=tossed)
+        by_learner = decisions.get(id(proposal))
+        decide(draft, seen, proposal, policy=policy, drawn=by_learner, tossed=tossed)
     for one in denied:
         _tell(draft, seen, one, drawn=decisions.get(id(one.proposal)))
 
@@ -70,7 +76,16 @@ def _tell(draft: Draft, seen: Seen, denied: Denied, *, drawn: Decision | None) -
         decide(draft, seen, proposal, denied=denied, drawn=drawn)
 
 
-def enter(draft: Draft, proposal: Proposal, spec: KnobSpec) -> Policy:
+def _toss(draft: Draft, seen: Seen, proposal: Proposal) -> Toss | None:
+    """The coin of an emergency that begins by itself; a person who must approve it delays it."""
+    if not proposal.emergency or mode_of(draft, proposal.knob) != "auto":
+        return None
+    return toss(draft, seen, proposal.origin.name)
+
+
+def enter(
+    draft: Draft, proposal: Proposal, spec: KnobSpec, *, tossed: Toss | None = None
+) -> Policy:
     """Bear the policy and move it as far as its knob's mode, and its risk, allow."""
     mode, limits = mode_of(draft, proposal.knob), draft.declared
     found = risk_of(
@@ -103,9 +118,12 @@ def enter(draft: Draft, proposal: Proposal, spec: KnobSpec) -> Policy:
             proposed_by=f"{proposal.origin.kind}:{proposal.origin.name}",
             created_us=draft.now_us,
             updated_us=draft.now_us,
-            expires_us=draft.now_us + lives_s * 1_000_000,
+            expires_us=draft.now_us + lives_s * MICROS,
+            begins_us=None if tossed is None else tossed.begins_us(draft.now_us),
         )
     )
+    if tossed is not None:
+        begin_episode(draft, policy, tossed)
     if mode == "observe":
         return draft.move(policy, "observed", cause="mode observe: this is what it would do")
     if mode == "approve" or not _alone(draft, policy):
@@ -137,6 +155,7 @@ def _of_rule(draft: Draft, seen: Seen, fired: Fired, specs: dict[str, KnobSpec])
         value = moved(move, now.value, _ladder(draft, spec))
         if value is None or value == now.value:
             continue
+        emergency = fired.rule.emergency and not only_proposes(draft, fired.rule)
         if fired.rule.emergency and _against(draft, knob, now.value, value):
             continue
         found.append(
@@ -146,9 +165,9 @@ def _of_rule(draft: Draft, seen: Seen, fired: Fired, specs: dict[str, KnobSpec])
                 setting=Setting(value=value),
                 before=Setting(value=None if now.law else now.value, law=now.law),
                 origin=Origin(kind="rule", name=fired.rule.id, version=fired.rule.digest),
-                reason=fired.reason,
+                reason=fired.reason + ("" if emergency == fired.rule.emergency else SUSPENDED),
                 evidence=dict(fired.evidence),
-                emergency=fired.rule.emergency,
+                emergency=emergency,
             )
         )
     return found
@@ -207,10 +226,12 @@ def decide(
     denied: Denied | None = None,
     policy: Policy | None = None,
     drawn: Decision | None = None,
+    tossed: Toss | None = None,
 ) -> None:
     """Store the decision so that it can be replayed: context, actions, propensity.
 
-    ``drawn``: a learner's, which has all that but what became of it.
+    ``drawn``: a learner's, which has all that but what became of it. ``tossed``: an emergency's
+    coin, between acting at once and later.
     """
     if drawn is not None:
         draft.decisions.append(structs.replace(drawn, **_became(denied, policy)))
@@ -224,9 +245,9 @@ def decide(
             at_us=draft.now_us,
             source=f"{proposal.origin.kind}:{proposal.origin.name}",
             context=context | proposal.evidence,
-            actions=(chosen,),
-            chosen=chosen,
-            propensity=1.0,
+            actions=(chosen,) if tossed is None else tossed.actions(chosen),
+            chosen=chosen if tossed is None else tossed.chosen(chosen),
+            propensity=1.0 if tossed is None else tossed.propensity,
             model=proposal.origin.version,
             seed=0,
             cursor=seen.cursor,

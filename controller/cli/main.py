@@ -15,6 +15,7 @@ from controller.cli import (
     configuration,
     control,
     dead_letters,
+    decisions,
     doctor,
     erase,
     guardrails,
@@ -98,6 +99,7 @@ way_back.add_to(app)
 why.add_to(app)
 history.add_to(app)
 windows.add_to(app)
+decisions.add_to(app)
 doctor.add_to(app)
 erase.add_to(app)
 app.add_typer(policies.app, name="policies")

@@ -8,14 +8,15 @@ the last seconds; where nothing can be seen nothing is booked, so credit is neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
+from msgspec import Struct, structs
 
 from controller.config.targets import TargetSettings
 from controller.learner.credit import Ledger
+from controller.learner.promise import Gain
 from controller.learning.menus import CAP, Place
-from controller.learning.notes import Notes
+from controller.learning.notes import Gained, Notes
 from controller.plant.laws import reference_tokens_per_s
 from controller.state import Draft, Seen
 from signals.events import MICROS
@@ -27,12 +28,13 @@ LONGEST = 2.0
 def idle(draft: Draft, seen: Seen, notes: Notes, places: Iterable[Place]) -> Notes:
     """The notes with the time since the last entry, in which nothing was tried."""
     settings = draft.declared.learner
-    since_us, notes = notes.earned_us, msgspec.structs.replace(notes, earned_us=draft.now_us)
+    since_us, notes = notes.earned_us, structs.replace(notes, earned_us=draft.now_us)
     utility = utility_now(draft.declared.target, seen, _reference(draft, seen))
     longest_us = round(LONGEST * settings.decide_every_s * MICROS)
     if since_us == 0 or utility is None:
         return notes
-    gained = sum(gain_of(notes, place) for place in places)
+    gained = sum(gain_of(notes, place).low for place in places)
+    notes = structs.replace(notes, level=notes.level.seen(utility))
     return booked(
         draft,
         notes,
@@ -55,23 +57,61 @@ def booked(
     after = ledger.earned(
         at_us=begins_us, span_s=span_s, utility=share(utility), baseline=share(baseline)
     )
-    return msgspec.structs.replace(notes, entries=after.entries)
+    return structs.replace(notes, entries=after.entries)
 
 
-def gain_of(notes: Notes, place: Place) -> float:
-    """The least that what is in force on a place is known to earn over its baseline."""
-    return notes.gains.get(place.action(place.current).id, 0.0)
+def gain_of(notes: Notes, place: Place) -> Gained:
+    """What is in force on a place is known to earn over its baseline; nothing where it is that."""
+    return notes.gains.get(place.action(place.current).words(), Gained())
 
 
-def affords(
-    ledger: Ledger, *, at_us: int, span_s: float, most: float, floor: float, worst: float
-) -> bool:
-    """Whether a unit could be paid for. ``most``, ``floor``: of the baseline, now and later."""
-    at_us = max(at_us, ledger.entries[-1].end_us if ledger.entries else 0)
-    span_s = min(max(span_s, ledger.min_unit_s), ledger.horizon_s)
-    return ledger.allows(
-        at_us=at_us, span_s=span_s, baseline=share(most), floor=share(floor), worst=share(worst)
-    )
+class Bounds(Struct, frozen=True, kw_only=True):
+    """What the budget reckons with: the baseline's most now and least later, the least of a try."""
+
+    most: float = 1.0
+    floor: float = 0.0
+    worst: float = 0.0
+
+    def affords(self, ledger: Ledger, *, at_us: int, span_s: float) -> bool:
+        """Whether a unit of that length could be paid for, whatever comes of it within these."""
+        at_us = max(at_us, ledger.entries[-1].end_us if ledger.entries else 0)
+        span_s = min(max(span_s, ledger.min_unit_s), ledger.horizon_s)
+        return ledger.allows(
+            at_us=at_us,
+            span_s=span_s,
+            baseline=share(self.most),
+            floor=share(self.floor),
+            worst=share(self.worst),
+        )
+
+
+def bounds(
+    notes: Notes,
+    thought: Sequence[Gain],
+    tried: Sequence[int],
+    *,
+    baseline: int,
+    gained: Gained,
+    deviations: float,
+) -> Bounds:
+    """From what trials taught of rewards, and from the level that was seen between them.
+
+    ``thought``: of each action; ``tried``: those that may come. Either way of knowing will do: each
+    bound is the tighter one. An action's gain over what is in force is known better than its
+    reward, for the load moves both alike.
+    """
+    most, floor, worst = 1.0, 0.0, 0.0
+    if thought:
+        most, floor = thought[baseline].most(deviations), thought[baseline].least(deviations)
+        worst = min((thought[index].least(deviations) for index in tried), default=0.0)
+    level = notes.level.bounds(deviations)
+    if level is not None:
+        low, high = level
+        most, floor = min(most, high - gained.low), max(floor, low - gained.high)
+        if thought:
+            least = [thought[index].mean - deviations * thought[index].sd for index in tried]
+            worst = max(worst, low + min([0.0, *least]))
+    return Bounds(most=most, floor=floor, worst=worst)
 
 
 def utility_now(target: TargetSettings, seen: Seen, reference: float) -> float | None:

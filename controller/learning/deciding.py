@@ -21,7 +21,7 @@ from controller.learner.port import Action, Choice, Context, Menu
 from controller.learner.promise import Gain, gains, promising
 from controller.learner.registry import AnyLearner, sums_of
 from controller.learning.contexts import context_of
-from controller.learning.crediting import affords, gain_of, idle
+from controller.learning.crediting import bounds, gain_of, idle
 from controller.learning.menus import (
     Forecast,
     Place,
@@ -86,7 +86,9 @@ def draws(draft: Draft, seen: Seen, *, taken: Collection[str]) -> list[Draw]:
     known = places(draft, seen)
     first = {one.knob: draft.now_us for one in known if one.knob not in notes.decided_us}
     if first:
-        note(draft, structs.replace(notes, decided_us=notes.decided_us | first))
+        decided = notes.decided_us | first
+        earned_us = notes.earned_us or draft.now_us
+        note(draft, structs.replace(notes, decided_us=decided, earned_us=earned_us))
         return []
     due = [
         one
@@ -218,15 +220,18 @@ def _paid_for(
 ) -> Menu:
     """The menu as far as the safety budget goes; without sums an action could earn nothing."""
     settings = draft.declared.learner
-    most, floor, worst = 1.0, 0.0, 0.0
-    if thought:
-        most = thought[found.baseline].most(settings.worst_sd)
-        floor = thought[found.baseline].least(settings.worst_sd)
-        worst = min(thought[index].least(settings.worst_sd) for index in found.allowed)
+    reckoned = bounds(
+        notes,
+        thought,
+        [index for index in found.allowed if index != found.current],
+        baseline=found.baseline,
+        gained=gain_of(notes, place),
+        deviations=settings.worst_sd,
+    )
     ledger, span_s = notes.ledger(settings), draft.declared.trial.block_s
-    if affords(ledger, at_us=draft.now_us, span_s=span_s, most=most, floor=floor, worst=worst):
+    if reckoned.affords(ledger, at_us=draft.now_us, span_s=span_s):
         return found
-    judged = same(place.current, place.baseline) or gain_of(notes, place) > 0
+    judged = same(place.current, place.baseline) or gain_of(notes, place).low > 0
     return spent(found, ledger, at_us=draft.now_us, current_is_kept=judged)
 
 

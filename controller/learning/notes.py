@@ -6,6 +6,7 @@ It is written at decisions and at the ends of units, never in between.
 from __future__ import annotations
 
 import base64
+import math
 from functools import lru_cache
 from typing import Final, Self
 
@@ -17,8 +18,14 @@ from controller.learner.registry import AnyLearner, begun, loaded, saved
 from controller.learner.settings import LearnerSettings
 from controller.plant.residual import Measured
 from controller.state import Draft
+from policies.limits import MICROS
+from policies.settings import Setting
 
 NOTE: Final = "learner"
+MEMORY: Final = 12
+"""Samples that a level is a mean of: an hour of the usual decisions."""
+LEAST_SAMPLES: Final = 3
+LEAST_SD: Final = 0.02
 REMEMBERED: Final = 256
 """Settings of which gains and trials are remembered: the latest."""
 
@@ -31,23 +38,59 @@ class Expectation(Struct, frozen=True, kw_only=True):
     candidate: float
 
 
+class Level(Struct, frozen=True, kw_only=True):
+    """The utility of what is in force, from samples between trials; older ones fade."""
+
+    samples: int = 0
+    mean: float = 0.0
+    variance: float = 0.0
+
+    def seen(self, utility: float) -> Self:
+        """With one sample more: a running mean and variance, at last over some ``MEMORY``."""
+        share = 1.0 / min(self.samples + 1, MEMORY)
+        off = utility - self.mean
+        return type(self)(
+            samples=self.samples + 1,
+            mean=self.mean + share * off,
+            variance=(1 - share) * (self.variance + share * off * off),
+        )
+
+    def bounds(self, deviations: float) -> tuple[float, float] | None:
+        """Least and most within so many deviations; None while too few samples were seen."""
+        if self.samples < LEAST_SAMPLES:
+            return None
+        reach = deviations * math.sqrt(max(self.variance, LEAST_SD**2))
+        return max(0.0, self.mean - reach), min(1.0, self.mean + reach)
+
+
+class Gained(Struct, frozen=True, kw_only=True):
+    """What a setting is known to earn over the declared baseline: least and most, as trials said.
+
+    Where one was kept upon another, their intervals add up.
+    """
+
+    low: float = 0.0
+    high: float = 0.0
+
+
 class Notes(Struct, frozen=True, kw_only=True):
     """``learners``: by place, base64 of what ``registry.saved`` gives. ``entries``: the ledger's.
 
     ``earned_us``: up to when idle time is in the ledger. ``decided_us``: by place. ``gains``: by
-    action, the least that it earns over the declared baseline, as trials found. ``judged``: by
-    action, when it was learned of last. ``measured``: by place. ``explained``: by place, a digest
-    of why nothing was worth drawing.
+    action in words, what it earns over the declared baseline.
+    ``judged``: likewise, when it was learned of last. ``measured``: by place. ``explained``: by
+    place, a digest of why nothing was worth drawing. ``level``: of what is in force.
     """
 
     learners: dict[str, str] = {}
     entries: tuple[Entry, ...] = ()
     earned_us: int = 0
     decided_us: dict[str, int] = {}
-    gains: dict[str, float] = {}
+    gains: dict[str, Gained] = {}
     judged: dict[str, int] = {}
     measured: dict[str, tuple[Measured, ...]] = {}
     expected: Expectation | None = None
+    level: Level = Level()
     explained: dict[str, str] = {}
 
     def ledger(self, settings: LearnerSettings) -> Ledger:
@@ -69,6 +112,15 @@ class Notes(Struct, frozen=True, kw_only=True):
 def text(learner: AnyLearner) -> str:
     """A learner as it is stored."""
     return base64.b64encode(saved(learner)).decode()
+
+
+def judged_lately(draft: Draft, at: str, setting: Setting) -> bool:
+    """Whether trials taught of a setting of a place within the learner's own memory."""
+    settings = draft.declared.learner
+    if settings.algorithm == "off":
+        return False
+    at_us = noted(draft).judged.get(f"{at}={setting.words()}")
+    return at_us is not None and draft.now_us - at_us < settings.half_life_s * MICROS
 
 
 def noted(draft: Draft) -> Notes:

@@ -23,11 +23,13 @@ from controller.learner.port import Context, Menu
 from controller.learner.promise import gains
 from controller.learner.registry import sums_of
 from controller.learning.contexts import context_of
-from controller.learning.crediting import affords, booked, gain_of
+from controller.learning.crediting import Bounds, booked, bounds, gain_of
 from controller.learning.menus import Place, forecast, place_of
 from controller.learning.notes import (
     REMEMBERED,
     Expectation,
+    Gained,
+    Level,
     Notes,
     latest,
     note,
@@ -138,7 +140,7 @@ def _learned(
         from_us=began_us,
         to_us=min(draft.now_us, began_us + span_us),
         utility=(found["baseline"] + found["candidate"]) / 2,
-        baseline=found["baseline"] - gained,
+        baseline=found["baseline"] - gained.low,
     )
     notes = structs.replace(notes, earned_us=draft.now_us)
     overridden = draft.covering(trial.plan.knob, trial.plan.scope) is not None
@@ -159,7 +161,7 @@ def _learned(
         learner = learner.learn_one(
             context, action, reward, at_us=draft.now_us, decided_us=began_us
         )
-        judged = latest(notes.judged | {action.id: draft.now_us})
+        judged = latest(notes.judged | {action.words(): draft.now_us})
         notes = structs.replace(notes, judged=judged)
     return notes.with_learner(place.knob, learner)
 
@@ -179,9 +181,10 @@ def _ended(notes: Notes, policy: Policy, trial: Trial, place: Place) -> Notes:
     effect = None if trial.ruling is None else trial.ruling.effect
     if policy.state != "kept" or effect is None:
         return notes
-    gained = gain_of(notes, place) + max(0.0, effect.low)
-    found = notes.gains | {place.action(trial.plan.candidate).id: gained}
-    return structs.replace(notes, gains=dict(list(found.items())[-REMEMBERED:]))
+    before = gain_of(notes, place)
+    gained = Gained(low=before.low + max(0.0, effect.low), high=before.high + max(0.0, effect.high))
+    found = notes.gains | {place.action(trial.plan.candidate).words(): gained}
+    return structs.replace(notes, gains=dict(list(found.items())[-REMEMBERED:]), level=Level())
 
 
 def _stop_when_spent(draft: Draft, notes: Notes, trial: Trial, place: Place) -> None:
@@ -191,7 +194,7 @@ def _stop_when_spent(draft: Draft, notes: Notes, trial: Trial, place: Place) -> 
         return
     learner = notes.learner(settings, place.knob, position=place.position)
     sums, expected = sums_of(learner), notes.expected
-    most, floor, worst = 1.0, 0.0, 0.0
+    reckoned = Bounds()
     if sums is not None and expected is not None and expected.trial == trial.plan.id:
         two = (
             place.action(trial.plan.baseline, expected.baseline),
@@ -199,15 +202,14 @@ def _stop_when_spent(draft: Draft, notes: Notes, trial: Trial, place: Place) -> 
         )
         menu = Menu(actions=two, mask=(True, True), baseline=0, current=0)
         thought = gains(sums, Context(), menu, at_us=draft.now_us)
-        most, floor = thought[0].most(settings.worst_sd), thought[0].least(settings.worst_sd)
-        worst = thought[1].least(settings.worst_sd)
+        reckoned = bounds(
+            notes,
+            thought,
+            [1],
+            baseline=0,
+            gained=gain_of(notes, place),
+            deviations=settings.worst_sd,
+        )
     ledger = notes.ledger(settings)
-    if not affords(
-        ledger,
-        at_us=draft.now_us,
-        span_s=trial.plan.block_s,
-        most=most,
-        floor=floor,
-        worst=worst,
-    ):
+    if not reckoned.affords(ledger, at_us=draft.now_us, span_s=trial.plan.block_s):
         undo(draft, policy, cause=f"INCONCLUSIVE: {SPENT}", verdict="INCONCLUSIVE")

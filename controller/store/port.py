@@ -109,6 +109,16 @@ class Decision(Struct, frozen=True, kw_only=True):
     masked: dict[str, str] = {}
 
 
+class Drawn(Struct, frozen=True, kw_only=True):
+    """A decision without what became of it: all that drawing it again may see."""
+
+    id: str
+    target: str
+    at_us: int
+    source: str
+    choice: Choice | None = None
+
+
 class Act(Struct, frozen=True, kw_only=True):
     """An audit entry that is to be: index, and a later time if need be, come as it is stored."""
 
@@ -192,7 +202,8 @@ class Tx(
     ) -> Policy:
         """Move by the lifecycle table; ``changes`` are other fields set with it.
 
-        One audit entry ``policy.<after>``. Raises ``Conflict`` for an illegal move or a lost race.
+        One audit entry ``policy.<after>``. Raises ``Conflict`` for an illegal move; a lost race may
+        be told later, by the transaction's next read or its end, and then nothing of it stands.
         """
 
     def amend(self, policy: Policy, what: str, *, actor: str, at_us: int, **changes: Any) -> Policy:
@@ -245,6 +256,16 @@ class Tx(
         limit: int = 100,
     ) -> list[Decision]:
         """Newest first, of those made in [from_us, to_us)."""
+
+    def drawn(
+        self,
+        *,
+        target: str | None = None,
+        from_us: int | None = None,
+        ids: Sequence[str] = (),
+        limit: int = 100,
+    ) -> list[Drawn]:
+        """Decisions, newest first, without what became of them; ``ids``: these alone."""
 
     def prune_decisions(self, before_us: int, *, limit: int = 1000) -> int:
         """Forget the oldest, if they were made before; how many, at most ``limit``."""

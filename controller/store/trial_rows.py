@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from controller.store.port import Decision
+from controller.store.port import Decision, Drawn
 from controller.store.rows import Rows, bounded, decoded, encoded
 from controller.store.tables import decisions, learners, trials
 from controller.trials import Trial
@@ -117,6 +118,25 @@ class TrialRows(Rows):
             query = query.where(decisions.c.at_us < to_us)
         query = query.order_by(decisions.c.seq.desc()).limit(bounded(limit))
         return [decoded(body, Decision) for body in self._connection.execute(query).scalars()]
+
+    def drawn(
+        self,
+        *,
+        target: str | None = None,
+        from_us: int | None = None,
+        ids: Sequence[str] = (),
+        limit: int = 100,
+    ) -> list[Drawn]:
+        """Newest first. What became of a decision is not even decoded."""
+        query = select(decisions.c.body)
+        if target is not None:
+            query = query.where(decisions.c.target == target)
+        if from_us is not None:
+            query = query.where(decisions.c.at_us >= from_us)
+        if ids:
+            query = query.where(decisions.c.id.in_(ids))
+        query = query.order_by(decisions.c.seq.desc()).limit(bounded(limit))
+        return [decoded(body, Drawn) for body in self._connection.execute(query).scalars()]
 
 
 def _row(trial: Trial) -> dict[str, Any]:
