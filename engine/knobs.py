@@ -62,6 +62,7 @@ def embedded_knobs(
 
 
 def _answer(capacity: int, intents: tuple[str, ...]) -> KnobSpec:
+    """Of high risk: what an answer that was cut short is worth, no figure of the engine shows."""
     return KnobSpec(
         name=ANSWER_TOKENS,
         unit="tokens",
@@ -72,7 +73,7 @@ def _answer(capacity: int, intents: tuple[str, ...]) -> KnobSpec:
         scopes=(TARGET_SCOPE, *intents),
         per_request=True,
         effect_delay_s=1.0,
-        risk="medium",
+        risk="high",
         doc="tokens an answer has at most, whatever its client asks; counts for requests that"
         " arrive from then on",
     )

@@ -37,6 +37,7 @@ OURS = "ctl."
 
 PROPOSER = Principal(id="key_proposer", name="proposer", role="operator")
 APPROVER = Principal(id="key_approver", name="approver", role="operator")
+SECOND = Principal(id="key_second", name="second", role="approver")
 
 
 class SimulatedActuator:
@@ -105,10 +106,12 @@ class Backtest:
     def approved(
         self, knob: str, setting: Setting, reason: str, *, scope: str = TARGET_SCOPE
     ) -> Policy:
-        """A change that one person proposed and another approved, now."""
+        """A change that one person proposed and as many others approved as it takes, now."""
         name = self.declared.name
         policy = self.operations.propose(name, knob, setting, reason, by=PROPOSER, scope=scope)
-        return self.operations.approve(policy.id, policy.shown_digest, by=APPROVER)
+        for approver in (APPROVER, SECOND)[: policy.approvals_needed]:
+            policy = self.operations.approve(policy.id, policy.shown_digest, by=approver)
+        return policy
 
     def policies(self, *states: str) -> list[Policy]:
         """Those in one of these states (none named: all), newest first."""
