@@ -42,7 +42,8 @@ def cycle_s(law: Law, counts: Sequence[tuple[int, float]]) -> float | None:
         if len(kept) < MIN_RISES:
             return None
         mean = statistics.fmean(gaps)
-        if statistics.pstdev(gaps) <= MAX_SPREAD * mean:
+        spread = math.sqrt(math.fsum((gap - mean) ** 2 for gap in gaps) / len(gaps))
+        if spread <= MAX_SPREAD * mean:
             return round(mean, 1)
     return None
 
@@ -59,9 +60,11 @@ def _rises(law: Law, counts: Sequence[tuple[int, float]]) -> list[tuple[int, int
     if not counts:
         return rises
     state, fell_us = start(law, now_s=counts[0][0] / 1e6), None
+    scale = law.window_s if law.variable == "offered_tokens_per_s" else 1.0
     for index, (at_us, count) in enumerate(counts):
-        if state.level == 0 and count == 0:
-            continue
+        highest = state.level == len(law.steps) and count > law.steps[-1].above * scale
+        if highest or (state.level == 0 and count == 0):
+            continue  # nothing can move: most seconds are like that
         x = _in_window(law, counts, index)
         after = advance(law, state, x=x, now_s=at_us / 1e6)
         if state.level == 0 and after.level > 0 and index > 0:
