@@ -182,6 +182,10 @@ class RuntimeConfig(Struct, frozen=True, kw_only=True):
         """
         return next((s for s in self.settings if s.knob == knob and s.scope == scope), None)
 
+    def theirs(self, knob: str, scope: str = "target") -> ObservedSetting | None:
+        """What sessions of the candidate's arm have instead; None: what all have."""
+        return next((s for s in self.candidate if s.knob == knob and s.scope == scope), None)
+
 
 class Stamp(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What every answer carries (``X-Trimtab-Stamp``): the settings it was made under."""

@@ -25,11 +25,11 @@ from controller.store.port import Tx
 from controller.trial.budget import budget_of
 from controller.trials import Trial
 from policies.budgets import TrialBudget
-from policies.knobs import KnobSpec
+from policies.knobs import TARGET_SCOPE, KnobSpec
 from policies.lifecycle import LAYERED
 from policies.policy import Mode
 from policies.runtime_config import RuntimeConfig
-from policies.settings import digest
+from policies.settings import digest, place
 from signals.errors import NotFound, Unavailable
 from signals.events import MICROS
 from signals.features.model import ATOM_S
@@ -114,6 +114,7 @@ def settings(services: Services, target: str, *, now_us: int) -> dict[str, Any]:
         "baseline": shapes.baseline(baseline),
         "desired": {
             "settings": {knob: shapes.effective(one) for knob, one in wish.settings.items()},
+            "candidate": {at: shapes.effective(one) for at, one in wish.candidate.items()},
             "digest": digest({knob: one.setting for knob, one in wish.settings.items()}),
             "trial": wish.trial,
             "hold": wish.hold,
@@ -215,7 +216,30 @@ def _knob(
         "managed_by": "file" if aim.knobs.managed(spec.name) else None,
         "desired": shapes.effective(wish.settings.get(spec.name)),
         "observed": seen.setting(spec.name) if seen is not None else None,
+        "intents": _of_intents(spec, wish, seen),
     }
+
+
+def _of_intents(spec: KnobSpec, wish: Desired, seen: RuntimeConfig | None) -> list[dict[str, Any]]:
+    """Intents that have, or should have, a setting of their own; in a session split also what the
+    candidate's sessions have."""
+    found = []
+    for scope in spec.scopes:
+        at = place(spec.name, scope)
+        theirs = wish.candidate.get(at)
+        own = None if scope == TARGET_SCOPE else wish.settings.get(at)
+        shown = None if seen is None or scope == TARGET_SCOPE else seen.setting(spec.name, scope)
+        if own is not None or shown is not None or theirs is not None:
+            found.append(
+                {
+                    "scope": scope,
+                    "desired": shapes.effective(own),
+                    "observed": shown,
+                    "candidate": shapes.effective(theirs),
+                    "candidate_observed": None if seen is None else seen.theirs(spec.name, scope),
+                }
+            )
+    return found
 
 
 def _replica(replica: Replica, wished: Wishes, *, whole: bool = False) -> dict[str, Any]:

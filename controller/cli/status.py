@@ -55,7 +55,7 @@ def status(
 def _words(found: Any) -> str:
     parts = [
         f"{found['name']}: maximise {found['maximize']}{_control(found['control'])}",
-        _knobs(found["knobs"], held=found["control"]["hold"]),
+        knobs(found["knobs"], held=found["control"]["hold"]),
         _intents(found["attainment"]),
         _trial(found["trial"]),
         *_budget(found["budget"]),
@@ -77,7 +77,8 @@ def _control(control: Any) -> str:
     return f"; {what} by {control['actor']} since {when(control['since_us'])}: {control['reason']}"
 
 
-def _knobs(knobs: Any, *, held: bool) -> str:
+def knobs(knobs: Any, *, held: bool) -> str:
+    """A line for each knob, and for each place of it that has a setting of its own."""
     rows = [
         (
             knob["knob"],
@@ -88,7 +89,24 @@ def _knobs(knobs: Any, *, held: bool) -> str:
         )
         for knob in knobs
     ]
+    rows = [row for knob, own in zip(knobs, rows, strict=True) for row in (own, *_places(knob))]
     return table(["knob", "mode", "desired", "observed", "policy"], rows, none="no replica answers")
+
+
+def _places(knob: Any) -> list[tuple[Any, ...]]:
+    """A line for each intent with a setting of its own, and for what some sessions have instead."""
+    rows: list[tuple[Any, ...]] = []
+    for one in knob.get("intents", ()):
+        at = knob["knob"] if one["scope"] == "target" else f"{knob['knob']}@{one['scope']}"
+        for name, wished, seen in (
+            (at, one["desired"], one["observed"]),
+            (f"{at} (candidate)", one["candidate"], one["candidate_observed"]),
+        ):
+            if wished is not None or seen is not None:
+                words = "as all have" if wished is None else wished["words"]
+                value = "-" if seen is None else f"{seen['value']} {knob['unit']}"
+                rows.append((name, "", words, value, (seen or {}).get("policy_id")))
+    return rows
 
 
 def _desired(knob: Any, *, held: bool) -> str:

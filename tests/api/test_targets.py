@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from controller.cli import status
+from engine.generation import CLASSES
+from engine.knobs import embedded_knobs
+from engine.settings_book import SettingsBook
+from engine.settings_in_force import EngineIdentity
+from policies.runtime_config import Patch, SessionSplit, SettingChange, TrialStamp
 from tests.api.plane import Plane
 
 REASON = {"reason": "a test"}
@@ -119,3 +125,42 @@ def test_figures_are_there_for_prometheus(plane: Plane) -> None:
     assert 'trimtab_policies{state="pending",target="chat"} 1.0' in text
     assert 'trimtab_control{target="chat",what="hold"} 0.0' in text
     assert "trimtab_watermark_age_seconds" in text
+
+
+def test_a_glance_shows_what_an_intent_and_the_candidates_sessions_have_instead(
+    plane: Plane,
+) -> None:
+    knobs = embedded_knobs(
+        capacity_active=64,
+        capacity_budget=256,
+        boot_active_cap=None,
+        boot_step_token_budget=None,
+        capacity_answer=512,
+        intents=("live", "batch"),
+    )
+    engine = plane.world.engine
+    identity = EngineIdentity(target="chat", replica=engine.replica, incarnation="with intents")
+    engine.book = SettingsBook(
+        identity, knobs, engine.meter, CLASSES, remembered=8, now=plane.world.instant()
+    )
+    split = TrialStamp(id="t1", block=0, split=SessionSplit(salt="s", share=0.5))
+    own = SettingChange(knob="answer_tokens", scope="batch", value=100, policy_id="p1")
+    theirs = SettingChange(
+        knob="answer_tokens", scope="batch", value=64, arm="candidate", expires_in_s=90
+    )
+    expected = engine.read().expected
+    engine.patch(
+        Patch(change_id="c1", epoch=1, expected=expected, settings=(own, theirs), trial=split)
+    )
+    plane.world.now_s += 30
+    found = plane.get("/v1/targets/chat")
+    knob = next(knob for knob in found["knobs"] if knob["knob"] == "answer_tokens")
+    (batch,) = knob["intents"]
+    assert (batch["scope"], batch["observed"]["value"]) == ("batch", 100)
+    assert batch["candidate_observed"]["value"] == 64
+    lines = status.knobs(found["knobs"], held=False).splitlines()
+    told = [line.split() for line in lines if line.startswith("answer_tokens@batch")]
+    assert [(line[0], line[-3:]) for line in told] == [
+        ("answer_tokens@batch", ["100", "tokens", "p1"]),
+        ("answer_tokens@batch", ["64", "tokens", "-"]),
+    ]
