@@ -89,7 +89,7 @@ def test_every_so_many_blocks_one_is_on_the_baseline_and_the_rest_as_kept(world:
 
     def note() -> bool:
         stamp = world.stamp()
-        if stamp is not None:
+        if stamp is not None and stamp.arm is not None:
             stamps.add((stamp.block, stamp.arm))
             caps[stamp.arm].add(world.cap())
         return False
