@@ -28,7 +28,8 @@ from engine.simulated.fleet import Fleet
 from policies.policy import Policy
 from signals.events import MICROS
 
-TICK_S = 1.0
+TICK_S = 2.0
+"""Production looks ten times a second; laws run in the engine, blocks last for minutes."""
 PART_S = 300.0
 """A life is lived and scored in parts of so long."""
 

@@ -98,13 +98,17 @@ def propose_law(
     """
     model = model or PlantSettings()
     limit_ms = strictest_tpot_ms(intents)
-    curve = usable_curve(plant, model)
     if limit_ms is None:
         return "no interactive intent has a TPOT limit"
-    if isinstance(curve, str):
-        return curve
     if len(ladder) < 2 or spec.capability in ("unsupported", "restart"):
         return f"{spec.name} can't be moved while the engine runs"
+    # Arrivals are looked at first: the curve takes some 10 ms to fit, and this is asked for ever.
+    share = interactive_share(law_of(ladder[0], ladder[-1], limits), intents, plant, limits)
+    if isinstance(share, str):
+        return share
+    curve = usable_curve(plant, model)
+    if isinstance(curve, str):
+        return curve
     ladder = _within_memory(ladder, before.value, plant, model)
     if len(ladder) < 2:
         return "KV memory has room for one ladder value only"
@@ -119,9 +123,6 @@ def propose_law(
     setting = Setting(law=law, shrink=shrink_for(intents, drain_s, model))
     if before == setting:
         return "this law is in force already"
-    share = interactive_share(law, intents, plant, limits)
-    if isinstance(share, str):
-        return share
     case = LawCase(
         curve=curve,
         rho=rho,
