@@ -98,6 +98,12 @@ def layout(actions: tuple[Action, ...], context: tuple[str, ...]) -> Layout:
     )
 
 
+@lru_cache(maxsize=REMEMBERED)
+def foreseen(actions: tuple[Action, ...]) -> Array:
+    """The reward that the plant model predicts of each."""
+    return np.array([action.expected for action in actions])
+
+
 def of_action(action: Action) -> Features:
     """The features of an action in no context, without the bias."""
     return tuple(feature for arm in action.arms for feature in _of_arm(arm))

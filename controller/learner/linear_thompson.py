@@ -5,8 +5,11 @@ weight vectors, let each name its best allowed action; the frequency with which 
 is the probability that it is best, as far as is known. Mixed with 5 % uniform, these frequencies
 are the propensities, and the action is drawn from them::
 
-    s = X·μ + (L⁻¹·Xᵀ)ᵀ·z,  z ~ N(0, I) from the seed;   f_a = share of draws in which a is best
+    s = X·μ ± (L⁻¹·Xᵀ)ᵀ·z,  z ~ N(0, I) from the seed;   f_a = share of draws in which a is best
     p = .95·f + .05/m;   a ~ p
+
+Draws come in pairs, one on each side of the mean: as likely as draws of their own, half the cost,
+and the shares of a pair err in opposite directions.
 
 The propensity is exact though f is only N draws: it is what the choice was drawn with. Ties are
 shared. Forgetting widens A⁻¹, so what has not been tried for long is tried again by itself.
@@ -35,6 +38,7 @@ from __future__ import annotations
 
 from typing import Final, Self
 
+import numpy as np
 from msgspec import Struct
 from numpy.random import PCG64, Generator
 
@@ -57,7 +61,7 @@ class LinearThompson(Struct, frozen=True, kw_only=True, tag=True):
     @property
     def model(self) -> str:
         """Name and version."""
-        return "linear_thompson:1"
+        return "linear_thompson:2"
 
     @property
     def half_life_s(self) -> float | None:
@@ -73,8 +77,8 @@ class LinearThompson(Struct, frozen=True, kw_only=True, tag=True):
         """Draw from the mixed posterior frequencies. Pure."""
         rng = Generator(PCG64(seed))
         means, spread = self.sums.predicted(context, menu, at_us=at_us)
-        z = rng.standard_normal((len(spread), self.draws))
-        shares = best_shares(means[:, None] + spread.T @ z)
+        off = spread.T @ rng.standard_normal((len(spread), max(1, self.draws // 2)))
+        shares = best_shares(np.concatenate((off, -off), axis=1) + means[:, None])
         propensities = mixed(shares, menu.mask, uniform=self.uniform)
         return drawn(self, propensities, rng, context, menu, seed=seed, at_us=at_us)
 

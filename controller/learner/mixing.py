@@ -21,6 +21,7 @@ numbers, but two sources of chance to replay.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,12 +44,16 @@ def best_shares(drawn: Array) -> list[float]:
     >>> best_shares(np.array([[1.0, 3.0], [2.0, 3.0]]))
     [0.25, 0.75]
     """
-    best = drawn == np.maximum.reduce(drawn, axis=0)
-    counts: Array = np.add.reduce(best, axis=1, dtype=np.float64)
-    if counts.sum() > drawn.shape[1]:
-        counts = (best / best.sum(axis=0)).sum(axis=1)
-    shares: list[float] = (counts / drawn.shape[1]).tolist()
-    return shares
+    best, columns = drawn == np.maximum.reduce(drawn, axis=0), drawn.shape[1]
+    counts: list[float] = best.dot(_ones(columns)).tolist()
+    if sum(counts) > columns:
+        counts = (best / best.sum(axis=0)).sum(axis=1).tolist()
+    return [count / columns for count in counts]
+
+
+@lru_cache(maxsize=8)
+def _ones(count: int) -> Array:
+    return np.ones(count)
 
 
 def certain(index: int, size: int) -> tuple[float, ...]:

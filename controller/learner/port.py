@@ -178,7 +178,7 @@ class Menu(Struct, frozen=True, kw_only=True):
     @property
     def allowed(self) -> tuple[int, ...]:
         """Indexes of the actions that may be chosen, in order."""
-        return tuple(index for index, may in enumerate(self.mask) if may)
+        return tuple([index for index, may in enumerate(self.mask) if may])
 
     def index(self, action_id: str) -> int | None:
         """Where an action is, if it may be chosen."""

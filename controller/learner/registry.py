@@ -1,7 +1,7 @@
 """Every algorithm by name, and how one is saved and loaded.
 
 >>> [learner.model for learner in (loaded(saved(one)) for one in ALGORITHMS.values())][:2]
-['linear_thompson:1', 'linucb:1']
+['linear_thompson:2', 'linucb:1']
 """
 
 from __future__ import annotations

@@ -34,13 +34,14 @@ from msgspec import Struct
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtri
 
-from controller.learner.features import BIAS, joint
+from controller.learner.features import BIAS, foreseen, joint
 from controller.learner.port import Action, Context, Menu, check_outcome
 from controller.learner.settings import LearnerSettings
 from policies.limits import MICROS
 from signals.errors import Broken
 
 Array = NDArray[np.float64]
+Places = NDArray[np.int64]
 
 BIAS_SPREAD: Final = 10.0
 """The bias has this many times a feature's prior deviation: the level of reward is unknown."""
@@ -138,11 +139,13 @@ class Ridge(Struct, frozen=True, kw_only=True):
 
     def predicted(self, context: Context, menu: Menu, *, at_us: int) -> tuple[Array, Array]:
         """Of the allowed actions: mean rewards [m], and their spread [d, m] (``Posterior``)."""
-        allowed = menu.allowed
         names, found = joint(context, menu.actions)
+        expected = foreseen(menu.actions)
+        if not all(menu.mask):
+            allowed = list(menu.allowed)
+            found, expected = found[allowed], expected[allowed]
         known = self.posterior(names, at_us=at_us)
-        x = aligned(found[list(allowed)], names, known.names)
-        expected = np.array([menu.actions[index].expected for index in allowed])
+        x = aligned(found, names, known.names)
         return expected + x @ known.mean, known.spread(x)
 
     def weight_at(self, *, at_us: int) -> float:
@@ -154,14 +157,17 @@ class Ridge(Struct, frozen=True, kw_only=True):
         names = _joined(self.names, features, self.max_features)
         known, size = len(self.names), len(names)
         scale = self._fading(self.at_us, at_us) / self.noise_sd**2
-        a, rhs = np.zeros((size, size)), np.zeros(size)
-        a[:known, :known] = np.frombuffer(self.gram).reshape(known, known) * scale
-        rhs[:known] = np.frombuffer(self.moment) * scale
-        a.flat[:: size + 1] += _prior(names, self.prior_sd)
-        factor, failed = dpotrf(a, lower=1)
+        a = np.frombuffer(self.gram).reshape(known, known) * scale
+        rhs = np.frombuffer(self.moment) * scale
+        if size > known:
+            a = np.pad(a, (0, size - known))
+            rhs = np.pad(rhs, (0, size - known))
+        a.ravel()[:: size + 1] += _prior(names, self.prior_sd)
+        # Symmetric to the last bit, so its transpose is what LAPACK wants, without a copy.
+        factor, failed = dpotrf(a.T, lower=1, overwrite_a=1)
         if failed:
             raise Broken(f"the posterior of {size} features is not positive definite")
-        mean, _ = dpotrs(factor, rhs, lower=1)
+        mean, _ = dpotrs(factor, rhs, lower=1, overwrite_b=1)
         return Posterior(factor, mean, names)
 
     def _fading(self, since_us: int, until_us: int) -> float:
@@ -192,17 +198,19 @@ def aligned(x: Array, names: tuple[str, ...], columns: tuple[str, ...]) -> Array
     if names == columns:
         return x
     source, to = _places(names, columns)
+    if len(to) == len(columns):
+        return x.take(source, axis=1)
     found = np.zeros((len(x), len(columns)))
     found[:, to] = x[:, source]
     return found
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _places(names: tuple[str, ...], columns: tuple[str, ...]) -> tuple[list[int], list[int]]:
-    """Which column of ``names`` comes to lie where in ``columns``."""
+def _places(names: tuple[str, ...], columns: tuple[str, ...]) -> tuple[Places, Places]:
+    """Which column of ``names`` comes to lie where in ``columns``; the latter rise."""
     where = {name: at for at, name in enumerate(columns)}
-    both = [(at, where[name]) for at, name in enumerate(names) if name in where]
-    return [at for at, _ in both], [to for _, to in both]
+    both = sorted((where[name], at) for at, name in enumerate(names) if name in where)
+    return np.array([at for _, at in both]), np.array([to for to, _ in both])
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -61,7 +61,7 @@ class LearnerSettings(Section):
     draws: int = setting(
         128,
         unit="draws",
-        reason="posterior draws per choice; shares then come in steps of 1/128, in some 50 µs",
+        reason="posterior draws per choice, in pairs; shares then come in steps of 1/128",
         ge=16,
         le=65_536,
     )
