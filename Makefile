@@ -125,7 +125,7 @@ bench-deciding: $(READY) ## How long a learner's decision takes, and whether it 
 bench-tuning: $(READY) ## Tuning regret on measured engines (TRIMTAB_DATA=FOLDER has them)
 	@$(PY) -m benchmarks.tuning_regret $(ARGS)
 
-bench-control: $(READY) ## What the loop is worth on nine simulated loads, beside its rivals (TRIMTAB_DATA)
+bench-control: $(READY) ## What the loop is worth on ten simulated loads, beside its rivals (TRIMTAB_DATA)
 	@$(PY) -m benchmarks.control $(ARGS)
 
 bench-control-live: models ## Static caps, the emergency rule and a law on the real engine

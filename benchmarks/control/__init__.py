@@ -18,7 +18,7 @@ Every contender lives the same load (arrivals depend on the seed alone) on the s
 scored by U (``scoring.py``) after the loop has had its time to adapt; over the whole life, too:
 what learning cost is in the table. ``summing.py`` says what counts as an unsafe decision.
 
-Scenarios: ``processes.py`` (b, c, f, g, i, j) need nothing, ``replayed.py`` (a, d, e) read public
+Scenarios: ``processes.py`` (b, c, f to j) need nothing, ``replayed.py`` (a, d, e) read public
 traces below the folder that ``TRIMTAB_DATA`` names, and are left out, by name, where it has none::
 
     make bench-control ARGS="--only c,j --seeds 2 --progress FILE --figures FOLDER"

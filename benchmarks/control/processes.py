@@ -43,6 +43,11 @@ MORE_CHATS = (
 )
 JOBS = Load(kind=BATCH, per_s=5.0, lengths=LONG, load_sd=0.1)
 """More than any setting can do: jobs always wait."""
+TALKS = (
+    Load(kind=LIVE, per_s=0.4, lengths=Uniform(prompt_tokens=(32, 96), output_tokens=(64, 256))),
+    Load(kind=CODE, per_s=0.2, lengths=Uniform(prompt_tokens=(32, 96), output_tokens=(64, 256))),
+)
+"""Long answers, which hold their places for long."""
 FEW_JOBS = Load(kind=BATCH, per_s=0.1, lengths=LONG)
 
 
@@ -75,6 +80,9 @@ STRICT = target(interactive(tpot_ms=38), interactive(tpot_ms=38), {"active_cap":
 LOOSE = target(interactive(tpot_ms=70), interactive(tpot_ms=70), {"active_cap": LADDER})
 UNEQUAL = target(
     interactive(tpot_ms=42), interactive(tpot_ms=120), {"active_cap": (4, 8, 16, 32, 64)}
+)
+ANSWERS = target(
+    interactive(tpot_ms=38), interactive(tpot_ms=38), {"answer_tokens": (32, 64, 128, 256, 512)}
 )
 TWO_KNOBS = target(
     interactive(tpot_ms=38),
@@ -110,6 +118,13 @@ def all_day(rng: np.random.Generator) -> Arrivals:
     *each, last = rng.spawn(len(CHATS) + 1)
     chats = (poisson(load, one) for load, one in zip(CHATS, each, strict=True))
     return merged(*chats, poisson(JOBS, last))
+
+
+def long_answers(rng: np.random.Generator) -> Arrivals:
+    """See (h)."""
+    *each, last = rng.spawn(len(TALKS) + 1)
+    talks = (poisson(load, one) for load, one in zip(TALKS, each, strict=True))
+    return merged(*talks, poisson(JOBS, last))
 
 
 def nothing_binds(rng: np.random.Generator) -> Arrivals:
@@ -169,6 +184,18 @@ MADE_BY_PROCESSES = (
         life_s=2.5 * HOUR_S,
         stationary=True,
         guarded=True,
+    ),
+    Scenario(
+        name="h",
+        words="shorter answers: U up at once; who was cut short does not come back (half of U)",
+        target=ANSWERS,
+        replica=replace(engine(STEEP, boot_cap=16), capacity_answer=512),
+        arrivals=long_answers,
+        reference=STEEP_REFERENCE,
+        life_s=2.5 * HOUR_S,
+        knob="answer_tokens",
+        stationary=True,
+        business=0.5,
     ),
     replace(
         C,

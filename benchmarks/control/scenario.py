@@ -35,7 +35,8 @@ class Scenario(Struct, frozen=True, kw_only=True):
     ``adapts_s`` have passed again. ``declares``: what a person declares anew, by when.
     ``stationary``: nothing changes for longer than a trial takes. ``nothing_to_gain``: no setting
     is better than another, so nothing may be kept. ``guarded``: there are better settings by U that
-    some guard forbids: they are no rivals.
+    some guard forbids: they are no rivals. ``business``: a weight in U as lives are scored, which
+    the loop is told nothing of: whose answer was cut short by the knob does not come back.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
     stationary: bool = False
     nothing_to_gain: bool = False
     guarded: bool = False
+    business: float = 0.0
 
     def fleet(self, seed: int) -> Fleet:
         """One engine and its load, new. The load depends on the seed alone."""

@@ -6,7 +6,7 @@
 The rate counts only while somebody of that intent waits; a minute without backlog has all it asked
 for, so its share is 1. An intent without decided arrivals in a minute takes no part in it. Minutes
 are scored half an hour later, when nearly all that arrived in them is decided, by the service
-levels that were declared at the time.
+levels that were declared at the time. Where a scenario has a business side, it takes its weight.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Scorer:
     def __init__(self, scenario: Scenario) -> None:
         self.minutes: list[Minute] = []
         self._scenario = scenario
+        self._reference = scenario.reference
         self._boot: str | None = None
 
     def follow(self, fleet: Fleet) -> None:
@@ -63,8 +64,11 @@ class Scorer:
         target = self._scenario.target_at(from_us / MICROS)
         values = [record.knobs[self._scenario.knob] for record in records]
         seconds = fleet.seconds(from_us, from_us + MINUTE_US)
+        weight, u = self._scenario.business, utility(target, requests, seconds, self._reference)
+        if weight:
+            u = (1 - weight) * u + weight * (1 - cut_short(requests, set(values)))
         return Minute(
-            u=round(utility(target, requests, seconds, self._scenario.reference), 4),
+            u=round(u, 4),
             acted=any(record.stamp.digest != self._boot for record in records),
             at=round(float(np.mean(values or [0])), 1),
             counts={name: decided(requests, name) for name in target.intents},
@@ -80,6 +84,12 @@ def utility(
     """U of a stretch. ``reference``: tokens per second that count as 1."""
     met = [share for name in target.intents if (share := _met(target, requests, name)) is not None]
     return 0.5 * _rate(target, seconds, reference) + 0.5 * float(np.mean(met or [1.0]))
+
+
+def cut_short(requests: Sequence[RequestRow], bounds: set[int]) -> float:
+    """The share of answers that are exactly as long as one of the bounds in force allowed."""
+    ended = [row.output_tokens for row in requests if row.status == "ok"]
+    return sum(tokens in bounds for tokens in ended) / len(ended) if ended else 0.0
 
 
 def decided(requests: Sequence[RequestRow], intent: str) -> tuple[int, int]:

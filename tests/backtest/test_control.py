@@ -102,9 +102,15 @@ def test_a_minute_is_unsafe_when_acting_costs_what_the_default_keeps(
     assert unsafe(SHORT, life, default) == share
 
 
+def test_what_the_loop_is_not_told_counts_in_its_score() -> None:
+    stretch = ((0.0, 240.0),)
+    free, cut = (lived(name, "h", 240.0).u(stretch) for name in ("static 512", "static 64"))
+    assert cut < free
+
+
 def test_every_scenario_says_when_it_is_scored() -> None:
     def ends_well(scenario: Scenario) -> bool:
         return all(0 < from_s < to_s <= scenario.life_s for from_s, to_s in scenario.scored)
 
-    assert sorted(SCENARIOS) == ["a", "b", "c", "d", "e", "f", "g", "i", "j"]
+    assert sorted(SCENARIOS) == ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]
     assert all(scenario.scored and ends_well(scenario) for scenario in SCENARIOS.values())
