@@ -19,8 +19,10 @@ from controller.first_seen import FirstSeen
 from controller.fleet import Replica
 from controller.holdback.drawing import Holdback
 from controller.judge.trips import ended, misses_s
+from controller.outcomes import outcomes
 from controller.plant.exhaustions import exhaustions
 from controller.rating import ScopedRates
+from controller.rule_notes import Episode
 from controller.state import BlockCounts, BlockRows, Declared, PlantInput, Seen, Traffic
 from controller.trial import blocks
 from controller.trials import Block, Trial, arm_of, arms_in
@@ -94,16 +96,19 @@ class Looker:
         plant: bool,
         drift_us: int = 0,
         holdback: Holdback | None = None,
+        episodes: Iterable[Episode] = (),
     ) -> Seen:
         """What there is to see now. ``plant``: somebody waits for a plan, so don't wait for it.
-        ``drift_us``: blocks up to then were looked at for drift.
+        ``drift_us``: blocks up to then were looked at for drift. ``episodes``: of rules, open ones.
 
         Without the feature store it is a blind look: the engine alone.
         """
         observed = self._observe(trial, now_us)
         try:
             seen = self._see(observed, trial, now_us, mono_s, plant, drift_us)
-            return replace(seen, held=self._held(holdback, seen.closed_us))
+            name, closed_us = self._declared.name, seen.closed_us
+            ended = outcomes(self._features, name, episodes, closed_us=closed_us)
+            return replace(seen, held=self._held(holdback, closed_us), episodes=ended)
         except Unavailable as error:
             log.warning("%s: blind: %s", self._declared.name, error.detail)
             return Seen(

@@ -27,6 +27,7 @@ from controller.memory_wall import heed_wall
 from controller.overriding import check_ground, end_overrides, heed
 from controller.proposing import propose
 from controller.reading import take_in
+from controller.rule_judging import judge_rules
 from controller.state import Draft, LoopState, Seen, Step
 from controller.trial import blocks
 from controller.trial.judging import judge
@@ -49,6 +50,7 @@ def step(state: LoopState, seen: Seen, *, now_us: int, rng: Random) -> Step:
         if not seen.blind:
             judge(draft, seen)
             teach(draft, seen)
+        judge_rules(draft, seen)
         release(draft, seen)
         heed(draft)
         suspend(draft)

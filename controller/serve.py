@@ -30,6 +30,7 @@ from controller.latch import Changes, Latched, standing
 from controller.looking import Looker
 from controller.notes import key_of, noted
 from controller.past import ReplicaPast, due
+from controller.rule_notes import rule_notes
 from controller.rules.firing import Rules, Timers
 from controller.rules.swapping import carried
 from controller.state import LOOP, Declared, LastRead, LoopState, Seen, Step
@@ -141,6 +142,7 @@ class TargetLoop:
             plant=waiting,
             drift_us=state.drift.to_us,
             holdback=holdback_of(state.noted),
+            episodes=rule_notes(state.noted).episodes.values(),
         )
         if self._carries_over(seen, now_us):
             return True

@@ -210,6 +210,7 @@ def _declared(settings: Settings, name: str) -> Declared:
         learner=settings.learner,
         control=settings.control,
         drift=settings.drift,
+        emergencies=settings.emergencies,
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from controller.audit.settings import AuditSettings
 from controller.config.acts import ControlSettings
+from controller.config.emergencies import EmergencySettings
 from controller.config.guardrails import GuardrailSettings
 from controller.config.sections import ServeSettings, SupervisorSettings, TrialSettings
 from controller.config.targets import EngineChoice, Knobs, KnobSettings, TargetSettings
@@ -35,6 +36,7 @@ __all__ = [
     "DEFAULT_METRICS",
     "ControlSettings",
     "DriftSettings",
+    "EmergencySettings",
     "EngineChoice",
     "GuardrailSettings",
     "KnobSettings",
@@ -104,6 +106,7 @@ class Settings(Section):
     trial: TrialSettings = Field(default_factory=TrialSettings)
     guardrails: GuardrailSettings = Field(default_factory=GuardrailSettings)
     drift: DriftSettings = Field(default_factory=DriftSettings)
+    emergencies: EmergencySettings = Field(default_factory=EmergencySettings)
     rule_tests: RuleTestSettings = Field(default_factory=RuleTestSettings)
     supervisor: SupervisorSettings = Field(default_factory=SupervisorSettings)
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from controller.config.acts import ControlSettings
+from controller.config.emergencies import EmergencySettings
 from controller.config.guardrails import GuardrailSettings
 from controller.config.sections import ServeSettings, TrialSettings
 from controller.config.targets import TargetSettings
@@ -58,6 +59,7 @@ class Declared(Struct, frozen=True, kw_only=True):
     learner: LearnerSettings = LearnerSettings()
     control: ControlSettings = ControlSettings()
     drift: DriftSettings = DriftSettings()
+    emergencies: EmergencySettings = EmergencySettings()
 
 
 class LastRead(Struct, frozen=True, kw_only=True):
@@ -169,7 +171,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     blocks of the open unit, by index and arm. ``plant`` is None on the steps where it was not
     looked at.
     ``replicas``: what each one last showed, also those that do not answer now. ``drift``: blocks
-    that closed since the last one that was taken in.
+    that closed since the last one that was taken in. ``episodes``: by policy, how those of rules
+    ended whose horizon is over (None: no request ended in it).
     """
 
     observed: RuntimeConfig | None
@@ -185,6 +188,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     held: Mapping[int, BlockRows] = {}
     replicas: tuple[RuntimeConfig, ...] = ()
     drift: tuple[DriftBlock, ...] = ()
+    episodes: Mapping[str, float | None] = {}
 
     def counts(self, block: int, arm: Arm) -> BlockCounts:
         """Of one arm of a block of the open unit; nothing yet where nothing is known."""

@@ -65,7 +65,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     ``expires_us``: a proposal nobody answers, or an emergency's end. ``review_us``: of a kept one.
     ``risk`` and ``lowers_risk`` are computed, for the reasons in ``risk_why`` (``policies.risk``).
     ``approvals_needed``: how many different people must say yes; 2 where the risk is high.
-    ``scope`` is ``target`` or an intent's name.
+    ``scope`` is ``target`` or an intent's name. ``begins_us``: an emergency that acts no
+    sooner, for its rule is judged by that. ``eases``: the emergency that it is one step back from.
     """
 
     id: str
@@ -99,6 +100,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     trial: str | None = None
     verdict: Verdict | None = None
     provisional: bool = False
+    begins_us: int | None = None
+    eases: str | None = None
     rev: int = 0
 
     @property

@@ -119,7 +119,8 @@ def longest_step(case: Case) -> Answer:
 def duplicate(case: Case) -> Answer:
     """Something changes, and nothing else is open on the place.
 
-    A person may queue another setting behind an open one; an emergency passes ordinary policies.
+    A person may queue another setting behind an open one; an emergency passes ordinary policies
+    and the release of another.
     """
     proposal = case.proposal
     if proposal.setting == proposal.before:
@@ -128,6 +129,8 @@ def duplicate(case: Case) -> Answer:
         return f"{proposal.place} already has a proposal in this step", {}
     for policy in case.here:
         if policy.state not in OPEN or (proposal.emergency and not policy.emergency):
+            continue
+        if proposal.emergency and policy.eases is not None:
             continue
         if case.who == "person" and policy.setting != proposal.setting:
             continue
@@ -248,7 +251,11 @@ def blast(case: Case) -> Answer:
 
 def _applied(policies: Iterable[Policy], now_us: int) -> list[Policy]:
     since_us = now_us - HOUR_US
-    return [p for p in policies if p.applied_us is not None and p.applied_us > since_us]
+    return [
+        policy
+        for policy in policies
+        if policy.applied_us is not None and policy.applied_us > since_us and policy.eases is None
+    ]
 
 
 def _changed_us(policy: Policy) -> list[int]:

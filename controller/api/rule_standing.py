@@ -7,8 +7,33 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 
 from controller.api.ports import Services
+from controller.notes import noted
+from controller.rule_notes import RuleNotes, rule_notes, standing_of
 from controller.rules.firing import Rule, RuleTimer
 from signals.events import MICROS
+
+
+class JudgedShown(Struct, frozen=True, kw_only=True):
+    """What the delays of an emergency rule have shown of it, as it reads now.
+
+    ``verdict`` null: none yet. ``suspended``: it did harm, and only proposes. ``prompt`` and
+    ``delayed``: mean attainment of such episodes, null without any. ``e_harmed`` against "the delay
+    makes no difference" where delayed ones end better, ``e_improved`` where prompt ones do.
+    ``running``: an episode whose horizon is not over.
+    """
+
+    verdict: str | None
+    suspended: bool
+    words: str
+    episodes: int
+    delayed_episodes: int
+    no_outcome: int
+    prompt: float | None
+    delayed: float | None
+    e_harmed: float
+    e_improved: float
+    said_us: int | None
+    running: bool
 
 
 class RuleShown(Struct, frozen=True, kw_only=True):
@@ -16,7 +41,7 @@ class RuleShown(Struct, frozen=True, kw_only=True):
 
     ``truth`` null: it has not been looked at since it was loaded. ``since_us``: since when it has
     had that answer. ``quiet_until_us``: it fires no sooner. ``not_applicable``: why it can do
-    nothing on this engine; null: it can, or the engine does not answer.
+    nothing on this engine; null: it can, or the engine does not answer. ``judged``: of emergencies.
     """
 
     target: str
@@ -33,6 +58,7 @@ class RuleShown(Struct, frozen=True, kw_only=True):
     since_us: int | None
     fired_us: int | None
     quiet_until_us: int | None
+    judged: JudgedShown | None
 
 
 class RulesShown(Struct, frozen=True, kw_only=True):
@@ -52,11 +78,39 @@ def standing(services: Services, target: str) -> Iterator[RuleShown]:
     seen = services.fleet.first(target).read(max_age_s=60.0) if rules.rules else None
     idle = {} if seen is None else rules.not_applicable(seen.knobs)
     timers = services.loop.timers(target).of
+    with services.store.read() as tx:
+        notes = rule_notes(noted(tx, target))
     for rule in rules.rules:
-        yield _shown(target, rule, timers.get(rule.id), idle.get(rule.id))
+        judged = _judged(notes, rule) if rule.emergency else None
+        yield _shown(target, rule, timers.get(rule.id), idle.get(rule.id), judged)
 
 
-def _shown(target: str, rule: Rule, timer: RuleTimer | None, idle: str | None) -> RuleShown:
+def _judged(notes: RuleNotes, rule: Rule) -> JudgedShown:
+    found, running = standing_of(notes, rule), notes.episodes.get(rule.id)
+    bets = found.bets
+    return JudgedShown(
+        verdict=found.verdict,
+        suspended=found.suspended,
+        words=found.words(),
+        episodes=bets.n,
+        delayed_episodes=bets.delayed.n,
+        no_outcome=found.no_outcome,
+        prompt=round(bets.prompt.mean, 4) if bets.prompt.n else None,
+        delayed=round(bets.delayed.mean, 4) if bets.delayed.n else None,
+        e_harmed=float(f"{bets.harmed:.4g}"),
+        e_improved=float(f"{bets.improved:.4g}"),
+        said_us=found.said_us,
+        running=running is not None and running.digest == rule.digest,
+    )
+
+
+def _shown(
+    target: str,
+    rule: Rule,
+    timer: RuleTimer | None,
+    idle: str | None,
+    judged: JudgedShown | None,
+) -> RuleShown:
     fired_s = None if timer is None else timer.fired_s
     return RuleShown(
         target=target,
@@ -73,4 +127,5 @@ def _shown(target: str, rule: Rule, timer: RuleTimer | None, idle: str | None) -
         since_us=None if timer is None else round(timer.since_s * MICROS),
         fired_us=None if fired_s is None else round(fired_s * MICROS),
         quiet_until_us=None if fired_s is None else round((fired_s + rule.cooldown_s) * MICROS),
+        judged=judged,
     )

@@ -44,6 +44,31 @@ def listed(ctx: typer.Context, target: Target = None, as_json: Json = False) -> 
         show(client.get("/v1/rules", target=target), as_json, _standing)
 
 
+@app.command("show")
+def one_rule(
+    ctx: typer.Context,
+    rule: Annotated[str, typer.Argument(help="The rule's id.")],
+    target: Target = None,
+    as_json: Json = False,
+) -> None:
+    """Show one rule: how it stands, and of an emergency what delaying it has shown.
+
+    Some of an emergency's acts come later, by chance; whether attainment is better then or when it
+    acts at once is what judges the rule. One that does harm only proposes from then on.
+
+    \b
+    trimtab rules show slow --target chat
+    """
+    with root_of(ctx).client() as client:
+        found = client.get("/v1/rules", target=target)["items"]
+    mine = [one for one in found if one["id"] == rule]
+    if not mine:
+        known = ", ".join(one["id"] for one in found)
+        raise Rejected(f"there is no rule {rule!r}", field="RULE", value=rule, allowed=known)
+    shown = mine[0] if len(mine) == 1 else {"items": mine}
+    show(shown, as_json, lambda _: "\n\n".join(map(_whole, mine)))
+
+
 @app.command()
 def test(
     ctx: typer.Context,
@@ -187,7 +212,7 @@ def _standing(found: Any) -> str:
             one["id"],
             one["when"],
             one["for"],
-            "emergency" if one["emergency"] else "proposes",
+            _kind(one),
             ", ".join(f"{knob}: {move}" for knob, move in one["propose"].items()),
             one["truth"] or "not looked at",
             when(one["since_us"]),
@@ -202,6 +227,37 @@ def _standing(found: Any) -> str:
         told.append(f"!! the file is refused, these rules stay: {found['problem']}")
     if found["restart"]:
         told.append(f"a restart is needed for: {', '.join(found['restart'])}")
+    return "\n".join(told)
+
+
+def _kind(one: Any) -> str:
+    judged = one["judged"]
+    if judged is None:
+        return "proposes"
+    if judged["suspended"]:
+        return "proposes (did HARM as an emergency)"
+    verdict = judged["verdict"]
+    return "emergency" if verdict is None else f"emergency ({verdict})"
+
+
+def _whole(one: Any) -> str:
+    told = [
+        f"{one['target']}: rule {one['id']} ({one['digest']}), {_kind(one)}",
+        f"when     {one['when']} for {one['for']}, then quiet for {one['cooldown']}",
+        f"moves    {', '.join(f'{knob}: {move}' for knob, move in one['propose'].items())}",
+        f"is       {one['truth'] or 'not looked at'} since {when(one['since_us'])}",
+        f"fired    {when(one['fired_us'])}",
+    ]
+    judged = one["judged"]
+    if one["not_applicable"]:
+        told.append(f"can't    {one['not_applicable']}")
+    if judged is not None:
+        told += [
+            f"judged   {judged['words']}",
+            f"         E {judged['e_harmed']:.3g} that acting at once harms,"
+            f" {judged['e_improved']:.3g} that it helps"
+            + ("; an episode runs" if judged["running"] else ""),
+        ]
     return "\n".join(told)
 
 

@@ -175,7 +175,7 @@ def _wall(wall: Any) -> str:
         return ""
     met, allowed = (f"{wall[name] / 2**20:.0f} MiB" for name in ("wall_bytes", "allowed_bytes"))
     return (
-        f"wall     memory was exhausted at {met} {when(wall['exhausted_us'])}; {allowed} is allowed,"
+        f"wall     memory ended at {met} {when(wall['exhausted_us'])}; {allowed} is allowed,"
         f" {wall['highest']} sequences"
     )
 

@@ -51,11 +51,13 @@ class Rule(Struct, frozen=True, kw_only=True):
     cooldown_s: float
     emergency: bool
     propose: dict[str, Move]
+    rearm: int = 0
 
     @property
     def digest(self) -> str:
         """12 hex digits of what the rule says: the version of what it proposes."""
-        said = (self.id, self.when, self.for_s, self.cooldown_s, self.emergency, self.propose)
+        said = [self.id, self.when, self.for_s, self.cooldown_s, self.emergency, self.propose]
+        said += [self.rearm] if self.rearm else []
         return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()[:12]
 
 
@@ -155,6 +157,7 @@ def _rule(one: RuleSettings, reads: tuple[str, ...]) -> Rule:
         cooldown_s=one.cooldown_s,
         emergency=one.emergency,
         propose=dict(one.propose),
+        rearm=one.rearm,
     )
 
 

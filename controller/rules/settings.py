@@ -35,6 +35,13 @@ class RuleSettings(Section):
     emergency: bool = setting(
         False, unit="", reason="true: act first, expire soon; the rule is judged, not the act"
     )
+    rearm: int = setting(
+        0,
+        unit="",
+        reason="raise it to let an emergency that did harm act again; it is judged anew",
+        ge=0,
+        le=1_000_000,
+    )
     propose: dict[Name, Move] = setting(
         ...,
         unit="knob's",

@@ -10,6 +10,7 @@ from msgspec import structs
 from controller.holdback.drawing import left_s
 from controller.limiting import Alarms, around_of, below, limits_of, same
 from controller.memory_wall import guard_wall
+from controller.rules.firing import clear_for_s
 from controller.state import LOOP, Draft, Seen
 from controller.trial import blocks, budget
 from controller.trial.planning import plan
@@ -20,6 +21,7 @@ from policies.knobs import TARGET_SCOPE, KnobSpec
 from policies.policy import Policy
 from policies.runtime_config import Arm
 from policies.settings import Setting
+from signals.events import MICROS
 
 
 def start(draft: Draft, seen: Seen) -> None:
@@ -30,7 +32,7 @@ def start(draft: Draft, seen: Seen) -> None:
     supersede(draft, specs)
     heed_modes(draft)
     able = draft.in_state("approved")
-    for policy in (p for p in able if p.emergency):
+    for policy in (p for p in able if p.emergency and not _delayed(draft, p)):
         if waits_for(draft, policy, specs) is None:
             draft.move(policy, "applying")
             _interrupt(draft, policy, seen)
@@ -40,6 +42,18 @@ def start(draft: Draft, seen: Seen) -> None:
             _start_trial(draft, policy, seen)
         else:
             _tell(draft, policy, waits)
+
+
+def _delayed(draft: Draft, policy: Policy) -> bool:
+    """Whether its coin fell so that it acts later; clear by then, it does not act at all."""
+    if policy.begins_us is None:
+        return False
+    if draft.now_us < policy.begins_us:
+        return True
+    if clear_for_s(draft.timers, policy.origin.name, now_s=draft.now_us / MICROS) <= 0:
+        return False
+    draft.move(policy, "superseded", cause="clear before its delay was over")
+    return True
 
 
 def supersede(draft: Draft, specs: Mapping[str, KnobSpec]) -> None:

@@ -35,6 +35,7 @@ TOLD: Final = (
     "guardrail.",
     "drift.",
     "memory.",
+    "rule.",
     "metric.",
     "webhook.",
 )

@@ -151,13 +151,14 @@ def test_whatever_happens_the_wall_only_comes_closer_and_what_died_is_not_admitt
 ) -> None:
     state = state_of(tmp_path)
     for seed in range(1, 41):
-        closer(state, seed)
+        assert closer(state, seed) > 0
 
 
-def closer(state: LoopState, seed: int) -> None:
-    """Random exhaustions, contexts and times, through the loop's own note."""
+def closer(state: LoopState, seed: int) -> int:
+    """Random exhaustions, contexts and times, through the loop's own note; how many guards."""
     rng, now_us, before_bytes = Generator(PCG64(seed)), 0, LAYOUT.blocks * 2**30
     died: list[int] = []
+    guards = 0
     for life in range(12):
         now_us += int(rng.integers(1, 7200)) * MICROS
         context, cap = float(rng.uniform(20, 2000)), int(rng.choice([2, 4, 8, 16, 32, 64]))
@@ -173,9 +174,11 @@ def closer(state: LoopState, seed: int) -> None:
             assert guard.allowed_bytes < guard.wall_bytes <= min(died), seed
             assert guard.wall_bytes <= before_bytes, seed
             before_bytes = guard.wall_bytes
+            guards += 1
     other = msgspec.structs.replace(LAYOUT, blocks=64)
     after = heeded(state, looked(100.0, kv=other), now_us)
     assert guard_wall(after.noted, now_us=now_us, model=MODEL) is None
+    return guards
 
 
 def state_of(folder: Path) -> LoopState:
