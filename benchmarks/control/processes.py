@@ -24,6 +24,8 @@ from engine.simulated.step_times import StepTimes
 LADDER = (2, 4, 8, 16, 32, 64)
 TOP = LADDER[-1]
 HOUR_S = 3600.0
+CHANGES_AT_S = 3 * HOUR_S + 47
+"""When a load or an engine changes: in the middle of a phase and of a block."""
 STEEP = StepTimes(base_us=25_000, per_decode_us=500, per_prefill_us=50, noise_sd=0.05)
 """An engine on which batching pays: 57 ms for 64 sequences, 33 ms for 16."""
 NOISY = replace(STEEP, noise_sd=0.25)
@@ -108,9 +110,7 @@ def batch_beside_interactive(rng: np.random.Generator) -> Arrivals:
 def sudden(rng: np.random.Generator) -> Arrivals:
     """See (b)."""
     before, after = rng.spawn(2)
-    return changed(
-        beside(CHATS, JOBS, before), beside(MORE_CHATS, JOBS, after), at_s=2 * HOUR_S + 40
-    )
+    return changed(beside(CHATS, JOBS, before), beside(MORE_CHATS, JOBS, after), at_s=CHANGES_AT_S)
 
 
 def all_day(rng: np.random.Generator) -> Arrivals:
@@ -139,6 +139,8 @@ def engine(step_times: StepTimes, *, boot_cap: int | None = None) -> ReplicaSpec
     )
 
 
+TWO_TRIALS_S = 2 * HOUR_S
+"""A law's block is a whole cycle of 160 s: two trials, of a law and of a better one, take so long."""
 STEEP_REFERENCE = TOP / (STEEP.step_us(decode=TOP, prefill=0, context=0) / 1e6)
 FLAT_REFERENCE = TOP / (FLAT.step_us(decode=TOP, prefill=0, context=0) / 1e6)
 
@@ -149,29 +151,32 @@ C = Scenario(
     replica=engine(STEEP),
     arrivals=batch_beside_interactive,
     reference=STEEP_REFERENCE,
-    life_s=2 * HOUR_S,
+    life_s=3.25 * HOUR_S,
+    scored_from=(TWO_TRIALS_S,),
     stationary=True,
 )
-SLOWER_AT_S = 2 * HOUR_S + 47
+AGAIN_S = CHANGES_AT_S + 1.5 * HOUR_S
 MADE_BY_PROCESSES = (
     Scenario(
         name="b",
-        words="length mix and rate of the chats change suddenly after two hours",
+        words="length mix and rate of the chats change suddenly after three hours",
         target=STRICT,
         replica=engine(STEEP),
         arrivals=sudden,
         reference=STEEP_REFERENCE,
-        life_s=4 * HOUR_S,
-        moments=(2 * HOUR_S + 40,),
+        life_s=5.5 * HOUR_S,
+        moments=(CHANGES_AT_S,),
+        scored_from=(TWO_TRIALS_S, AGAIN_S),
     ),
     C,
     replace(
         C,
         name="f",
-        words="as c; from the middle on every step silently takes 25 % longer",
-        life_s=4 * HOUR_S,
-        moments=(SLOWER_AT_S,),
-        faults=(Slowdown(replica=REPLICA, at_us=micros(SLOWER_AT_S), factor=1.25),),
+        words="as c; after three hours every step silently takes 25 % longer",
+        life_s=5.5 * HOUR_S,
+        moments=(CHANGES_AT_S,),
+        scored_from=(TWO_TRIALS_S, AGAIN_S),
+        faults=(Slowdown(replica=REPLICA, at_us=micros(CHANGES_AT_S), factor=1.25),),
         stationary=False,
     ),
     Scenario(
@@ -202,8 +207,9 @@ MADE_BY_PROCESSES = (
         name="i",
         words="as c; TPOT may be 70 ms until noon, and 38 ms from then on",
         target=LOOSE,
-        life_s=4 * HOUR_S,
+        life_s=5 * HOUR_S,
         moments=(2 * HOUR_S,),
+        scored_from=(1.25 * HOUR_S, 2 * HOUR_S + TWO_TRIALS_S),
         declares=((2 * HOUR_S, STRICT),),
         stationary=False,
     ),
