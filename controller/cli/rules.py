@@ -66,7 +66,7 @@ def one_rule(
         known = ", ".join(one["id"] for one in found)
         raise Rejected(f"there is no rule {rule!r}", field="RULE", value=rule, allowed=known)
     shown = mine[0] if len(mine) == 1 else {"items": mine}
-    show(shown, as_json, lambda _: "\n\n".join(map(_whole, mine)))
+    show(shown, as_json, lambda _: "\n\n".join(map(rule_in_words, mine)))
 
 
 @app.command()
@@ -240,7 +240,8 @@ def _kind(one: Any) -> str:
     return "emergency" if verdict is None else f"emergency ({verdict})"
 
 
-def _whole(one: Any) -> str:
+def rule_in_words(one: Any) -> str:
+    """One rule, a fact a line."""
     told = [
         f"{one['target']}: rule {one['id']} ({one['digest']}), {_kind(one)}",
         f"when     {one['when']} for {one['for']}, then quiet for {one['cooldown']}",

@@ -34,7 +34,8 @@ def life(seed: int, blocks: int, *, jump: float = 0.0, at: int = 0) -> list[Drif
         noise = 0.6 * noise + 0.05 * rng.normal(size=2)
         base = np.array([11.0 + 0.4 * load + 0.1 * load**2, 10.0 + 0.2 * load]) + noise
         ttft, tpot = base + (jump if n >= at else 0.0)
-        context: dict[str, tuple[float, ...]] = {"live": (load, 4.0 + 0.05 * rng.normal(), 1.2 * load)}
+        lengths = 4.0 + 0.05 * rng.normal()
+        context: dict[str, tuple[float, ...]] = {"live": (load, lengths, 1.2 * load)}
         figures = {"ttft:live": float(ttft), "tpot:live": float(tpot)}
         found.append(
             DriftBlock(to_us=(n + 1) * BLOCK_US, digest=digest, figures=figures, context=context)
