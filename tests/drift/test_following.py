@@ -43,9 +43,7 @@ def life(seed: int, blocks: int, *, jump: float = 0.0, at: int = 0) -> list[Drif
     return found
 
 
-def alarms(
-    blocks: list[DriftBlock], state: DriftState = UNKNOWN
-) -> tuple[list[int], DriftState]:
+def alarms(blocks: list[DriftBlock], state: DriftState = UNKNOWN) -> tuple[list[int], DriftState]:
     """At which blocks an alarm began."""
     begun = []
     for n, block in enumerate(blocks):
