@@ -77,8 +77,8 @@ def wall(case: Case) -> Answer:
     if needed <= known.allowed_bytes or max(values) <= before:
         return "", figures
     words = (
-        f"{case.proposal.place} {max(values)} would take {needed / MIB:.0f} MiB of KV memory;"
-        f" {known.allowed_bytes / MIB:.0f} MiB is allowed below {known.wall_bytes / MIB:.0f} MiB,"
+        f"{case.proposal.place} {max(values)} would take {needed / MIB:.3g} MiB of KV memory;"
+        f" {known.allowed_bytes / MIB:.3g} MiB is allowed below {known.wall_bytes / MIB:.3g} MiB,"
         " where memory was exhausted before (a person may force it)"
     )
     return words, figures
