@@ -11,7 +11,8 @@
 A stratum is m blocks one after the other. Which of them is the baseline's is drawn from the plan's
 seed and the stratum's index alone, so that anybody can draw it again from the audit. Every block is
 stamped, also those in which nothing is held back (arm ``candidate``: what is kept, against the
-baseline), so that both are counted in the same way, over blocks of one length.
+baseline), so that both are counted in the same way, over blocks of one length. All replicas of a
+target move together, and a block goes by the first one, as in a switchback.
 
 Why a draw within strata and not a coin for each block: with a share of 5 % a coin leaves hours
 without a block, and days with two beside each other.

@@ -107,7 +107,7 @@ def _turned(draft: Draft, found: Holdback, seen: Seen) -> Holdback:
     over_us = ends_us(found.plan, now.block)
     if over_us is not None and shown is not None and shown.engine_time * MICROS >= over_us:
         now = structs.replace(_with(now, ended_us=over_us), ended_seen_us=draft.now_us)
-    return _last(found, now)
+    return found if now is found.open else _last(found, now)
 
 
 def _void(draft: Draft, found: Holdback, now: HeldBlock, shown: RuntimeConfig | None) -> str | None:
@@ -145,6 +145,8 @@ def _alarm(draft: Draft) -> str | None:
 
 def _valued(draft: Draft, found: Holdback, seen: Seen) -> Holdback:
     """With what the blocks showed whose telemetry has closed."""
+    if all(one.settled or one.block.ended_us is None for one in found.blocks):
+        return found
     return structs.replace(found, blocks=tuple(_value(draft, found, x, seen) for x in found.blocks))
 
 
