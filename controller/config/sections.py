@@ -101,7 +101,7 @@ class TrialSettings(Section):
     rarest_loss: float | None = setting(
         None,
         unit="share of units",
-        reason="set: IMPROVED only once a loss in so few units is excluded, .05 takes 90; unset: no",
+        reason="set: IMPROVED only once losses in so few units are excluded: .05 takes 90",
         ge=0.005,
         le=0.5,
     )
