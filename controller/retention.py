@@ -1,4 +1,4 @@
-"""What may go leaves the store: old decisions with the states of learners, and deliveries that are done. Serve's.
+"""What may go leaves the store: old decisions, their learners, deliveries that are done. Serve's.
 
 A bounded step at a time, so that the lock is held for milliseconds; while there is more to drop the
 next follows at once, a pause apart. The audit stays: it holds nothing of users.

@@ -64,7 +64,7 @@ def test_a_second_that_is_told_again_counts_as_it_is_known_now() -> None:
     history.take([row, _of("r1", row)], now_us=now_us + MICROS)
     assert history.arrivals == ((row.to_us // MICROS * MICROS, {"live": 2}),)
     history.take([], now_us=now_us + (SPAN_S + 2) * MICROS)
-    assert history.arrivals == ()
+    assert not history.arrivals
 
 
 def _of(replica: str, row: SecondRow) -> SecondRow:
