@@ -140,7 +140,7 @@ def engine(step_times: StepTimes, *, boot_cap: int | None = None) -> ReplicaSpec
 
 
 TWO_TRIALS_S = 2 * HOUR_S
-"""A law's block is a whole cycle of 160 s: two trials, of a law and of a better one, take so long."""
+"""A law's block is a whole cycle of 160 s: two trials, a law's and a better one's, take so long."""
 STEEP_REFERENCE = TOP / (STEEP.step_us(decode=TOP, prefill=0, context=0) / 1e6)
 FLAT_REFERENCE = TOP / (FLAT.step_us(decode=TOP, prefill=0, context=0) / 1e6)
 
