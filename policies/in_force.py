@@ -16,9 +16,10 @@ nobody can say what was in force, and nobody pretends to.
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from policies.laws import Law
-from policies.runtime_config import TrialStamp
+from policies.runtime_config import Arm, TrialStamp
 
 
 class InForce(Struct, frozen=True, kw_only=True):
@@ -53,3 +54,12 @@ class Segment(Struct, frozen=True, kw_only=True):
     settings: dict[str, InForce] = {}
     candidate: dict[str, InForce] = {}
     entry: int | None = None
+
+    def met_by(self, arm: Arm | None, digest: str) -> Segment:
+        """As a request met it whose stamp names an arm and a digest.
+
+        One of the candidate's sessions had what they have, over what all had.
+        """
+        if arm != "candidate" or not self.candidate:
+            return self
+        return replace(self, settings={**self.settings, **self.candidate}, digest=digest)

@@ -68,6 +68,7 @@ def met_by_stamp(tx: Tx, row: RequestRow, *, read: Mapping[str, ReadBack]) -> Me
             then = msgspec.structs.replace(then, known=False, why=why, places=())
         touched = _named(tx, list(row.policies))
     else:
+        segment = segment.met_by(row.arm, row.digest)
         then = shown(segment, makers, row.arrival_us, intent=row.intent)
         touched = _all(tx, makers, segment, row.intent, row.arrival_us, list(row.policies))
     if row.trial:

@@ -162,6 +162,9 @@ def test_the_past_tells_what_the_candidates_sessions_had_and_from_when_until_whe
     assert split.candidate[PLACE].value == 64
     assert (split.candidate[PLACE].policy_id, PLACE in split.settings) == ("p9", False)
     assert split.from_us == round(1005.0 * MICROS)
+    theirs = split.met_by("candidate", "their digest")
+    assert (theirs.settings[PLACE].value, theirs.digest) == (64, "their digest")
+    assert split.met_by("baseline", split.digest) == split
     engine.now_s += 46.0
     engine.book.pass_time(engine.instant())
     past, (after,) = record(past, engine.view())
