@@ -57,6 +57,17 @@ def test_a_law_that_helps_is_tried_in_blocks_and_kept(tmp_path: Path) -> None:
     assert world.engine.read().trial is None
 
 
+def test_a_trial_has_room_for_the_units_that_exclude_the_rare_losses_it_is_asked_to(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, quality=quality, rarest_loss=0.3)
+    world.run(10)
+    world.approved(Setting(value=16))
+    world.run(1)
+    plan = world.trial().plan
+    assert (plan.rarest_loss, plan.max_units) == (0.3, 13), "12 units would not exclude them"
+
+
 def test_a_bad_cap_is_judged_harmed_and_read_back_without_it(tmp_path: Path) -> None:
     world = World(tmp_path, quality=quality)
     world.run(10)
