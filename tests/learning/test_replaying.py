@@ -11,7 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 from msgspec import structs
+from typer.testing import CliRunner
 
+from controller.cli.main import app
 from controller.learner.linear_thompson import LinearThompson
 from controller.learner.registry import saved
 from controller.replaying import replay_one
@@ -73,9 +75,12 @@ def test_a_learner_that_knew_something_else_is_told_and_the_exit_code_says_so(
     try:
         with world.store.write() as tx:
             tx.keep_learner("chat", one.choice.state, other, at_us=world.clock_us())
-        done = trimtab(world, "replay", one.id)
-        assert done.returncode == 1
+        words = ["--config", str(world.folder / "trimtab.yaml"), "replay"]
+        done = CliRunner().invoke(app, [*words, one.id])
+        assert done.exit_code == 1
         assert f"{one.id}: it was made from state {one.choice.state}" in done.stdout
+        nobody = CliRunner().invoke(app, [*words, "dec_nobody"])
+        assert nobody.exit_code == 2 and "no decision dec_nobody" in nobody.stderr
     finally:
         with world.store.write() as tx:
             tx.keep_learner("chat", one.choice.state, kept, at_us=world.clock_us())
@@ -101,9 +106,3 @@ def test_a_state_is_forgotten_with_the_last_decision_that_names_it(world: World)
         assert tx.prune_learners(one.at_us) == 1
         assert tx.learner("chat", "old") is None
         assert tx.learner("chat", one.choice.state) is not None
-
-
-def test_a_decision_that_is_not_there_is_named(world: World) -> None:
-    done = trimtab(world, "replay", "dec_nobody")
-    assert done.returncode == 2
-    assert "no decision dec_nobody" in done.stderr
