@@ -20,6 +20,7 @@ from controller.plant.residual import Measured
 from controller.state import Draft
 from policies.limits import MICROS
 from policies.settings import Setting
+from signals.errors import Broken
 
 NOTE: Final = "learner"
 MEMORY: Final = 12
@@ -98,11 +99,19 @@ class Notes(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(Ledger.of(settings), entries=self.entries)
 
     def learner(self, settings: LearnerSettings, place: str, *, position: float) -> AnyLearner:
-        """Of a place; begun anew where there is none, or it was of another algorithm or make."""
+        """Of a place; begun anew where there is none, or it was of another algorithm or make.
+
+        Also where another version wrote it: what was learned is not worth stopping the loop for.
+        """
         fresh = begun(settings, place, position)
         body = self.learners.get(place)
-        known = None if body is None else loaded(base64.b64decode(body))
-        return fresh if known is None or make(known) != make(fresh) else known
+        if body is None:
+            return fresh
+        try:
+            known = loaded(base64.b64decode(body))
+        except Broken:
+            return fresh
+        return fresh if make(known) != make(fresh) else known
 
     def with_learner(self, place: str, learner: AnyLearner) -> Self:
         """These, with what it knows of a place now."""
@@ -124,7 +133,7 @@ def judged_lately(draft: Draft, at: str, setting: Setting) -> bool:
 
 
 def noted(draft: Draft) -> Notes:
-    """What was noted last; nothing yet at the first start."""
+    """What was noted last; nothing yet at the first start, or after another version's notes."""
     body = draft.noted.get(NOTE)
     return Notes() if body is None else _read(body)
 
@@ -154,4 +163,7 @@ def latest(found: dict[str, int], *, most: int = REMEMBERED) -> dict[str, int]:
 
 @lru_cache(maxsize=16)
 def _read(body: str) -> Notes:
-    return msgspec.json.decode(body, type=Notes)
+    try:
+        return msgspec.json.decode(body, type=Notes)
+    except msgspec.DecodeError:
+        return Notes()

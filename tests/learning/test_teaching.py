@@ -9,6 +9,7 @@ import pytest
 
 from controller.learner.linear_thompson import LinearThompson
 from controller.learner.registry import loaded
+from controller.learner.settings import LearnerSettings
 from controller.learning.notes import Notes
 from controller.learning.teaching import utilities
 from controller.trials import Unit
@@ -40,6 +41,17 @@ def test_each_unit_teaches_both_arms_and_a_new_process_goes_on_from_there(tmp_pa
     restart(world)
     world.run(120, until=lambda: judged(world) >= 2)
     assert evidence(kept_notes(world), world.clock_us()) == pytest.approx(4.0, abs=0.01)
+
+
+def test_what_another_version_wrote_is_begun_anew_and_another_make_too() -> None:
+    settings = LearnerSettings()
+    known = LinearThompson.of(settings)
+    notes = Notes().with_learner("active_cap", known)
+    assert notes.learner(settings, "active_cap", position=0.0) == known
+    other = LearnerSettings(half_life_s=60.0)
+    assert notes.learner(other, "active_cap", position=0.0) == LinearThompson.of(other)
+    broken = Notes(learners={"active_cap": base64.b64encode(b"of the future").decode()})
+    assert broken.learner(settings, "active_cap", position=0.0) == known
 
 
 def test_what_a_person_approved_teaches_nothing_and_the_audit_says_why(tmp_path: Path) -> None:
