@@ -136,7 +136,8 @@ class PlantInput(Struct, frozen=True, kw_only=True):
     """What the plant model is fitted on: recent steps, the boot curve, the traffic's shape.
 
     ``arrivals``: per second of the last half hour, (end µs, {intent: arrivals}), all replicas
-    together; ``offered``: the same of offered tokens. ``prefill_per_decode``: prompt tokens computed for each token decoded.
+    together; ``offered``: the same of offered tokens. ``prefill_per_decode``: prompt tokens
+    computed for each token decoded.
     ``deadline_s``: per intent, 95 % of its requests are decided this long after their arrival.
     ``drain_p95_s``: 95 % of running requests are done this long after they began to decode.
     ``points``: the steps of each second that are summed in ``moments``, by time. ``kv``: how the
