@@ -16,8 +16,8 @@ from benchmarks.control.scenarios import SCENARIOS
 from benchmarks.control.scoring import Minute
 from benchmarks.control.summing import compare, timetable, unsafe
 
-LIFE_S = 480.0
-SHORT = msgspec.structs.replace(SCENARIOS["c"], life_s=LIFE_S, adapts_s=0.0)
+LIFE_S = 360.0
+SHORT = msgspec.structs.replace(SCENARIOS["c"], life_s=LIFE_S, adapts_s=0.0, scored_from=None)
 
 
 def lived(contender: str, scenario: str = "c", life_s: float = LIFE_S) -> Life:
