@@ -26,6 +26,7 @@ from typing import Final, get_args
 import msgspec
 import numpy as np
 
+from benchmarks.coverage import coverage as of_queue
 from benchmarks.figures import percentile, say, surroundings
 from controller.learner import replay
 from controller.learner.credit import Entry, Ledger, within_budget
@@ -277,6 +278,8 @@ def main() -> int:
     parser.add_argument("--decisions", type=int, default=DECISIONS, help="timed, of each size")
     parser.add_argument("--replays", type=int, default=REPLAYS, help="choices drawn again")
     parser.add_argument("--logs", type=int, default=LOGS, help="adaptive logs")
+    parser.add_argument("--queue-logs", type=int, default=LOGS, help="logs of the queue")
+    parser.add_argument("--progress", type=Path, help="keep the queue's logs there; go on there")
     parser.add_argument("--again", type=Path, help="draw the choices of a folder again")
     given = parser.parse_args()
     if given.again is not None:
@@ -292,6 +295,8 @@ def main() -> int:
     say(f"replayed in a fresh process: {identical} of {total} identical")
     found = coverage(given.logs)
     say(f"intervals of {given.logs} adaptive logs: {found}")
+    queue = of_queue(given.queue_logs, path=given.progress) if given.queue_logs else {}
+    say(f"intervals of {given.queue_logs} logs of the simulated queue: {queue}")
     first = choices["linear_thompson_8_3"]
     document = {
         "decide_p99_us": first["p99_us"],
@@ -300,6 +305,7 @@ def main() -> int:
         "replays": total,
         "replays_identical": identical,
         "covered": found,
+        "covered_queue": queue,
         "choices": choices,
         **around,
         "context": surroundings(0, given.decisions < DECISIONS, ["numpy", "scipy", "msgspec"]),

@@ -13,8 +13,8 @@ The interval is v ± (t + b). t is Student's reach of the unit terms (SNIPS: lin
 means of 20 runs of consecutive units if that is wider: units beside each other are alike. b is for
 what an adaptive log has too few of: the weighted log should have the target's own mix of actions,
 and what it is off by, ``Σ_a |mean(w·[a chosen]) − π(a)|``, is multiplied by what an action can
-differ by (IPS: the value itself; else the deviation of reward about it). Without b the intervals of
-adaptive logs hold the truth in 70 to 90 of a hundred; ``make bench-deciding`` counts with it.
+differ by (IPS: the value by SNIPS; else the deviation of reward about it). Without b the intervals
+of adaptive logs hold the truth in 70 to 90 of a hundred; ``make bench-deciding`` counts with it.
 
 Refused rather than guessed: *support* is the share of π's probability on actions that could have
 been logged; below 90 % the data says nothing about the rest. And with an effective sample
@@ -190,9 +190,10 @@ def _imbalance(units: Sequence[Unit], weights: Array) -> float:
 
 def _apart(units: Sequence[Unit], weights: Array, value: float, by: By) -> float:
     """What one action can differ by from the rest, in reward."""
-    if by == "ips":
-        return abs(value)
-    off = np.array([unit.reward for unit in units]) - value
+    rewards = np.array([unit.reward for unit in units])
+    if by == "ips":  # Not its own value: what the log has too few of is missing from that.
+        return abs(float((weights * rewards).sum() / weights.sum()))
+    off = rewards - value
     return math.sqrt(float((weights * off**2).sum() / weights.sum()))
 
 
