@@ -134,8 +134,10 @@ UNWELL: list[tuple[dict[str, Any], str, str, str]] = [
         {"targets": {"chat": glance(wall=WALL)}},
         "WARN",
         "chat",
-        "memory was exhausted 2.0 h ago at 512 MiB of KV; 20 sequences of 300 tokens are allowed"
-        " at once",
+        (
+            "memory was exhausted 2.0 h ago at 512 MiB of KV; 20 sequences of 300 tokens are allowed"
+            " at once"
+        ),
     ),
     (
         {"targets": {"chat": glance(drift={"alarm": {"words": "ttft:live is off"}})}},
