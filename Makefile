@@ -89,14 +89,14 @@ test: $(READY) ## Everything: make check, then all tests with real processes
 check: $(READY) ## Formatting, lint, types and the floors
 	@$(MAKE) --no-print-directory -j 2 $(CHECKS)
 
-check-types: $(READY)
+check-types: $(READY) ## Part of check: mypy
 	@$(PY) -m mypy
 
-check-code: $(READY)
+check-code: $(READY) ## Part of check: ruff
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 
-check-floors: $(READY)
+check-floors: $(READY) ## Part of check: import-linter
 	@$(VENV)/bin/lint-imports
 
 format: $(READY) ## Rewrite the code in the house's format

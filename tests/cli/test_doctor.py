@@ -135,8 +135,8 @@ UNWELL: list[tuple[dict[str, Any], str, str, str]] = [
         "WARN",
         "chat",
         (
-            "memory was exhausted 2.0 h ago at 512 MiB of KV; 20 sequences of 300 tokens are allowed"
-            " at once"
+            "memory was exhausted 2.0 h ago at 512 MiB of KV;"
+            " 20 sequences of 300 tokens are allowed at once"
         ),
     ),
     (
