@@ -12,8 +12,10 @@ INCONCLUSIVE   ``max_units`` closed without another verdict
 =============  ====================================================================================
 
 Checked in that order; HARMED and IMPROVED by evidence from ``min_units`` counted units on.
-``max_units`` counts void units too, so that a trial ends. HARMED needs no mean condition: a
-consistent loss is enough to go back. Hard trips are ruled by ``hard_ruling``, apart from evidence.
+``max_units`` counts void units too, so that a trial ends; not where rare losses are to be excluded,
+for a void unit excludes nothing, and one of them would end a plan of just so many in vain. HARMED
+needs no mean condition: a consistent loss is enough to go back. Hard trips are ruled by
+``hard_ruling``, apart from evidence.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def rule_on(trial: Trial) -> Ruling:
         found = ("IMPROVED", f"evidence:{plan.primary}")
     elif not units and closed >= plan.min_units:
         found = ("NO_DATA", "no_data")
-    elif closed >= plan.max_units:
+    elif (closed if plan.rarest_loss is None else len(units)) >= plan.max_units:
         found = ("INCONCLUSIVE", "max_units")
     verdict, cause = found
     effect = effects(trial).get(plan.primary)

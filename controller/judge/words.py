@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.judge.effects import effects
-from controller.judge.rarity import unseen_share
+from controller.judge.rarity import units_to_exclude, unseen_share
 from controller.trials import GuardPlan, Ruling, Trial
 from policies.policy import Effect
 
@@ -40,9 +40,10 @@ def words(trial: Trial, ruling: Ruling, closed: int) -> str:
         return f"INCONCLUSIVE: {trial.trips} latency trips, the baseline stays; {effect}"
     if ruling.verdict == "INCONCLUSIVE":
         return f"INCONCLUSIVE: {closed} units closed, the limit; the baseline stays; {effect}"
+    least = 0 if plan.rarest_loss is None else units_to_exclude(plan.rarest_loss)
     return (
-        f"going on: {effect}; E better {up:.3g}, worse {down:.3g} of {1 / plan.alpha:.3g} needed, "
-        f"at least {plan.min_units} units"
+        f"going on: {effect}; E better {up:.3g} of {1 / plan.alpha:.3g} needed, "
+        f"worse {down:.3g} of {plan.harm_limit:.3g}, at least {max(plan.min_units, least)} units"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -32,6 +33,21 @@ def test_a_gain_is_kept_at_seven_units_or_where_asked_only_once_rare_losses_are_
     units = units_to_exclude(0.05)
     assert rule_on(careful([0.5] * (units - 1), [0.05] * (units - 1))).verdict is None
     assert rule_on(careful([0.5] * units, [0.05] * units)).verdict == "IMPROVED"
+
+
+def test_a_void_unit_excludes_nothing_and_does_not_end_a_careful_trial_in_vain() -> None:
+    units = units_to_exclude(0.05)
+    just = plan(rarest_loss=0.05, max_units=units)
+    gaining = trial([0.5] * units, [0.05] * units, plan=just)
+    void = msgspec.structs.replace(
+        gaining.units[3], judged=False, d={}, void="incomplete telemetry"
+    )
+    holed = (*gaining.units[:3], void, *gaining.units[4:])
+    waits = rule_on(msgspec.structs.replace(gaining, units=holed))
+    assert waits.verdict is None
+    assert waits.words.endswith(f"at least {units} units")
+    more = msgspec.structs.replace(gaining.units[3], index=units)
+    assert rule_on(msgspec.structs.replace(gaining, units=(*holed, more))).verdict == "IMPROVED"
 
 
 def test_harm_is_called_as_soon_as_ever() -> None:
