@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy import delete, insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from controller.store.port import Decision, Drawn
@@ -91,14 +91,12 @@ class TrialRows(Rows):
 
     def prune_learners(self, before_us: int, *, limit: int = 1000) -> int:
         """How many were forgotten."""
-        old = select(learners.c.target, learners.c.digest).where(learners.c.at_us < before_us)
-        found = self._connection.execute(old.order_by(learners.c.at_us).limit(bounded(limit)))
-        keys = [
-            (learners.c.target == row.target) & (learners.c.digest == row.digest) for row in found
-        ]
-        if not keys:
-            return 0
-        return self._for_writing().execute(delete(learners).where(or_(*keys))).rowcount
+        key = (learners.c.target, learners.c.digest)
+        old = select(*key).where(learners.c.at_us < before_us)
+        oldest = old.order_by(learners.c.at_us).limit(bounded(limit))
+        return (
+            self._for_writing().execute(delete(learners).where(tuple_(*key).in_(oldest))).rowcount
+        )
 
     def decisions(
         self,

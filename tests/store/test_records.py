@@ -78,6 +78,20 @@ def test_decisions_are_kept_to_be_replayed(store: Store) -> None:
         tx.add_decision(made[0])
 
 
+def test_states_of_learners_are_forgotten_the_oldest_first_however_many_at_once(
+    store: Store, database: str
+) -> None:
+    """SQLite takes no condition of a thousand parts; PostgreSQL takes any."""
+    many = 1000 if database == "sqlite" else 10
+    with store.write() as tx:
+        for age in range(many + 3):
+            tx.keep_learner("chat", f"{age}", "{}", at_us=NOW_US - age)
+        assert tx.prune_learners(NOW_US, limit=many) == many
+        assert [tx.learner("chat", f"{age}") for age in (2, 3, many)] == ["{}", None, None]
+        assert tx.prune_learners(NOW_US, limit=many) == 2
+        assert tx.learner("chat", "0") == "{}"
+
+
 def test_controls_modes_foreign_changes_and_notes_are_replaced(store: Store) -> None:
     foreign = Foreign(
         target="chat",
