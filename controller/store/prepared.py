@@ -199,16 +199,7 @@ def _check(answer: PGresult, codec: str) -> None:
     """Raise what psycopg raises for that answer."""
     if answer.status in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
         return
-    code = answer.error_field(pq.DiagnosticField.SQLSTATE)
-    text = answer.get_error_message(codec)
-    if code is None:
+    if answer.error_field(pq.DiagnosticField.SQLSTATE) is None:
+        text = answer.get_error_message(codec)
         raise psycopg.OperationalError(text, info=answer, encoding=codec)
-    raise _class_of(code.decode("ascii"))(text, info=answer, encoding=codec)
-
-
-@cache
-def _class_of(code: str) -> type[psycopg.Error]:
-    try:
-        return psycopg.errors.lookup(code)
-    except KeyError:
-        return psycopg.DatabaseError
+    raise psycopg.errors.error_from_result(answer, encoding=codec)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import socket
+import tempfile
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 import pytest
+from msgspec.structs import replace
+from sqlalchemy.engine import make_url
 
 from controller.audit.verify import verify
 from controller.store.address import StoreAddress
@@ -127,6 +134,74 @@ def test_a_session_that_ends_while_it_waits_is_replaced(
     assert as_stored(store, policy) == policy
     assert moved().state == "approved"
     assert verify(address).clean
+
+
+class Line:
+    """A line to the server that is cut when it is about to bring the next COMMIT's answer."""
+
+    def __init__(self, folder: Path, server: str) -> None:
+        self.cuts = False
+        self._server = f"{server}/.s.PGSQL.5432"
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(f"{folder}/.s.PGSQL.5432")
+        self._listening.listen()
+        threading.Thread(target=self._join, daemon=True).start()
+
+    def close(self) -> None:
+        """Nobody gets a new line."""
+        self._listening.close()
+
+    def _join(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(self._server)
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._bring, args=ends, daemon=True).start()
+
+    def _bring(self, this: socket.socket, that: socket.socket) -> None:
+        with this, suppress(OSError):
+            while heard := this.recv(65536):
+                if self.cuts and heard.endswith(b"Z\0\0\0\5I") and b"COMMIT\0" in heard:
+                    break
+                that.sendall(heard)
+            that.shutdown(socket.SHUT_RDWR)
+
+
+def test_where_only_the_answer_is_lost_it_is_durable_and_nobody_takes_what_he_read_for_new(
+    store: SqlStore, address: StoreAddress
+) -> None:
+    policy = stored_in(store, "pending")
+    server = make_url(address.url).query["host"]
+    with tempfile.TemporaryDirectory() as folder, closing(Line(Path(folder), str(server))) as line:
+        url = address.url.replace(quote(str(server), safe=""), quote(folder, safe=""))
+        with closing(SqlStore(replace(address, url=url))) as other:
+            with other.write() as tx:
+                policy = tx.amend(policy, "seconded", actor="op", at_us=AT_US)
+            writes, line.cuts = other.writes, True
+            with pytest.raises(Unavailable), other.write() as tx:
+                moved = tx.move(policy, "approved", actor="op", at_us=AT_US)
+            line.cuts = False
+            assert (as_stored(store, policy), other.writes) == (moved, writes + 1)
+            with other.write() as tx:
+                tx.amend(moved, "seconded", actor="op", at_us=AT_US)
+    assert verify(address).clean
+
+
+def test_a_code_that_nobody_knows_is_what_its_class_says(
+    store: SqlStore, address: StoreAddress
+) -> None:
+    policy = stored_in(store, "pending")
+    full = "BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '53X99'; END"
+    for statement in (
+        f"CREATE FUNCTION full_now() RETURNS trigger LANGUAGE plpgsql AS $${full}$$",
+        "CREATE TRIGGER full_now BEFORE UPDATE ON policies EXECUTE FUNCTION full_now()",
+    ):
+        rows_of(address, statement)
+    with pytest.raises(Unavailable, match="full"), store.write() as tx:
+        tx.move(policy, "approved", actor="op", at_us=AT_US)
+    assert as_stored(store, policy) == policy
 
 
 def _waits(address: StoreAddress) -> bool:
