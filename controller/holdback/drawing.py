@@ -86,13 +86,15 @@ class HeldBlock(Struct, frozen=True, kw_only=True):
 class Holdback(Struct, frozen=True, kw_only=True):
     """A holdback that goes on. ``blocks``: by index, of strata that are not told yet.
 
-    ``settings``: by place, what the open block puts in place of what is kept.
+    ``settings``: by place, what the open block puts in place of what is kept. ``rests_us``: until
+    then none is opened, for a person has just ended one.
     """
 
     plan: HoldbackPlan
     blocks: tuple[HeldBlock, ...] = ()
     next_index: int = 0
     settings: dict[str, Setting] = {}
+    rests_us: int = 0
 
     @property
     def open(self) -> HeldBlock | None:

@@ -8,9 +8,10 @@ rules and the learner are asked in between. Once it is open:
 ====================================  ==========================================================
 an emergency, a rule's condition, an  *lifted*: back to what is kept at once; the block still
 alarm                                 counts by what was drawn, for it may be the baseline's doing
-a person's hold, kill, override or    *void*: nobody may count what a person did; what he asks for
-declared change; a restart, a gap in  is done at once
-the telemetry, settings not applied
+a person's hold, kill, override,      *void*: nobody may count what a person did; what he asks for
+rollback or declared change; a        is done at once, and stays
+restart, a gap in the telemetry,
+settings not applied
 ====================================  ==========================================================
 """
 
@@ -98,6 +99,9 @@ def _turned(draft: Draft, found: Holdback, seen: Seen) -> Holdback:
         if at_s is not None:
             now = _with(now, began_us=round(at_s * MICROS))
     why = _void(draft, found, now, shown)
+    if why is None and _taken_away(found, now, shown):
+        why, settle_us = "it was taken off the engine", draft.declared.guardrails.settle_s * MICROS
+        found = structs.replace(found, rests_us=draft.now_us + settle_us)
     if why is not None:
         return _last(found, _with(now, void=why, ended_us=draft.now_us, cut=True))
     alarm = _alarm(draft) if now.block.arm == "baseline" and now.lifted is None else None
@@ -129,6 +133,17 @@ def _void(draft: Draft, found: Holdback, now: HeldBlock, shown: RuntimeConfig | 
     if now.block.began_us is None and waited_s > APPLIED_WITHIN_S + found.plan.block_s:
         return "it was never read back"
     return None
+
+
+def _taken_away(found: Holdback, now: HeldBlock, shown: RuntimeConfig | None) -> bool:
+    """Whether the baseline was in force and somebody ended it before its time.
+
+    A rollback to what is kept does, and leaves no other trace that the loop would see.
+    """
+    over_us = ends_us(found.plan, now.block)
+    if shown is None or over_us is None or now.lifted is not None or now.block.arm == "candidate":
+        return False
+    return shown.engine_time * MICROS < over_us and shown.trial != stamp_of(found.plan, now.block)
 
 
 def _alarm(draft: Draft) -> str | None:
@@ -173,7 +188,9 @@ def _opened(draft: Draft, found: Holdback | None, seen: Seen) -> Holdback | None
     shown, plant, limits = seen.observed, seen.plant, draft.declared.target.holdback
     if shown is None or plant is None or limits is None:
         return None
-    if seen.blind or (found is not None and found.open is not None):
+    if seen.blind:
+        return None
+    if found is not None and (found.open is not None or draft.now_us < found.rests_us):
         return None
     specs = {spec.name: spec for spec in shown.knobs}
     kept = _without_kept(draft, specs)

@@ -165,6 +165,15 @@ def test_a_kill_and_a_pin_win_over_the_baseline_s_block(world: Held) -> None:
     assert world.stamp() is None
 
 
+def test_a_rollback_to_what_is_kept_is_not_undone_by_the_baseline_s_block(world: Held) -> None:
+    world.until("baseline")
+    world.run(1)
+    world.operations.rollback("chat", "latency", by=ADA)
+    world.run(25, until=lambda: world.cap() != 16)
+    assert world.cap() == 16, "nor by the next block"
+    assert world.void() == "it was taken off the engine"
+
+
 def test_a_pin_ends_the_baseline_s_block_at_once(world: Held) -> None:
     world.until("baseline")
     set_over(world, value=4)
