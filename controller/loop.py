@@ -22,6 +22,7 @@ from controller.drifting import follow_drift
 from controller.emergencies import release
 from controller.holdback.running import hold_back
 from controller.holdback.wishing import held
+from controller.learning.doubting import doubt
 from controller.learning.teaching import teach
 from controller.memory_wall import heed_wall
 from controller.overriding import check_ground, end_overrides, heed
@@ -45,6 +46,7 @@ def step(state: LoopState, seen: Seen, *, now_us: int, rng: Random) -> Step:
     take_in(draft, seen)
     end_overrides(draft)
     follow_drift(draft, seen)
+    doubt(draft, seen)
     if not (state.control.hold or state.control.killed):
         check_ground(draft, seen)
         if not seen.blind:

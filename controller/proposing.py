@@ -114,6 +114,7 @@ def enter(
             lowers_risk=found.lowers,
             approvals_needed=found.approvals_needed,
             emergency=proposal.emergency,
+            review=proposal.review,
             mode=mode,
             proposed_by=f"{proposal.origin.kind}:{proposal.origin.name}",
             created_us=draft.now_us,

@@ -161,6 +161,7 @@ def as_proposal(policy: Policy) -> Proposal:
         expected=policy.expected,
         guards=policy.guards,
         emergency=policy.emergency,
+        review=policy.review,
     )
 
 

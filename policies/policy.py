@@ -67,6 +67,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     ``approvals_needed``: how many different people must say yes; 2 where the risk is high.
     ``scope`` is ``target`` or an intent's name. ``begins_us``: an emergency that acts no
     sooner, for its rule is judged by that. ``eases``: the emergency that it is one step back from.
+    ``review``: what it would replace was kept on an engine that has changed since.
     """
 
     id: str
@@ -102,6 +103,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     provisional: bool = False
     begins_us: int | None = None
     eases: str | None = None
+    review: bool = False
     rev: int = 0
 
     @property

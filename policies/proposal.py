@@ -13,6 +13,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     """One knob of one target, from ``before`` to ``setting``.
 
     ``reason`` is made from the evidence and carries its figures. ``evidence``: name -> figure.
+    ``review``: what the place has was kept on an engine that has changed since.
     """
 
     target: str
@@ -26,6 +27,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     expected: Effect | None = None
     guards: tuple[Guard, ...] = ()
     emergency: bool = False
+    review: bool = False
 
     @property
     def place(self) -> str:

@@ -30,6 +30,7 @@ Reference: Y. Wu, R. Shariff, T. Lattimore, C. Szepesvári, "Conservative bandit
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Final, Self
 
 import msgspec
@@ -162,9 +163,20 @@ def within_budget(
     return spent(menu, ledger, at_us=at_us, current_is_kept=current_is_kept)
 
 
-def spent(menu: Menu, ledger: Ledger, *, at_us: int, current_is_kept: bool) -> Menu:
-    """The menu of a learner that can't pay for anything: see ``within_budget``."""
+def spent(
+    menu: Menu,
+    ledger: Ledger,
+    *,
+    at_us: int,
+    current_is_kept: bool,
+    free: Collection[str] = (),
+) -> Menu:
+    """The menu of a learner that can't pay for anything: see ``within_budget``.
+
+    ``free``: ids of actions that lead towards the baseline or to the safer side, and cost nothing.
+    """
     words = f"the safety budget is spent: {ledger.balance(at_us=at_us):.0f} utility-seconds left"
     if not current_is_kept:
         menu = msgspec.structs.replace(menu, current=menu.baseline)
-    return narrowed(menu, {action.id: words for action in menu.actions})
+    refusals = {action.id: words for action in menu.actions if action.id not in free}
+    return narrowed(menu, refusals)

@@ -82,6 +82,13 @@ def begun(settings: LearnerSettings, place: str, position: float) -> AnyLearner:
             raise Rejected("no learner is set", field="learner.algorithm", value="off")
 
 
+def weighed(learner: AnyLearner, share: float) -> AnyLearner:
+    """A learner for whom what it learned so far counts only so much; as it is without sums."""
+    if not isinstance(learner, LinearThompson | LinUcb):
+        return learner
+    return msgspec.structs.replace(learner, sums=learner.sums.weighed(share))
+
+
 def sums_of(learner: AnyLearner) -> Ridge | None:
     """What a bandit knows; None for what keeps no sums."""
     return learner.sums if isinstance(learner, LinearThompson | LinUcb) else None

@@ -30,7 +30,7 @@ from functools import lru_cache
 from typing import Final, Self
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtri
 
@@ -147,6 +147,15 @@ class Ridge(Struct, frozen=True, kw_only=True):
         known = self.posterior(names, at_us=at_us)
         x = aligned(found, names, known.names)
         return expected + x @ known.mean, known.spread(x)
+
+    def weighed(self, share: float) -> Self:
+        """With all that was learned so far counting only so much, as if it were that much older."""
+        return structs.replace(
+            self,
+            gram=(share * np.frombuffer(self.gram)).tobytes(),
+            moment=(share * np.frombuffer(self.moment)).tobytes(),
+            weight=share * self.weight,
+        )
 
     def weight_at(self, *, at_us: int) -> float:
         """The weight of all outcomes, as it has faded by then."""

@@ -58,6 +58,22 @@ class LearnerSettings(Section):
         ge=60,
         le=31_536_000,
     )
+    doubt_after_s: float = setting(
+        240.0,
+        unit="s",
+        reason="a drift alarm with signs over so long makes what was judged before doubtful; by"
+        " then the plant model, of the last five minutes, is of the engine as it is now",
+        ge=0,
+        le=86_400,
+    )
+    old_share: float = setting(
+        0.1,
+        unit="share",
+        reason="of the weight that is left to what was learned of an engine before it changed: most"
+        " of it may still be true, and a few units of now must be able to say that it is not",
+        ge=0,
+        le=1,
+    )
     draws: int = setting(
         128,
         unit="draws",

@@ -4,6 +4,14 @@ Judged units of any trial are booked as they are measured. Between trials nobody
 baseline would have earned, so what is in force is taken to earn the least that its trials found
 beside it: nothing more where it is the baseline itself. Booked is what can be seen now, a sample of
 the last seconds; where nothing can be seen nothing is booked, so credit is never dreamt up.
+
+What is kept is **in doubt** once the engine has changed since its trials (``doubting``). They say
+nothing of it any more, nor does its level, so that no worst case can be told: the baseline might
+earn anything. Then it is booked at what the learner expects of the baseline now, with a plant model
+of the last minutes, or, where a trial of going back shows the baseline itself, at what that showed;
+and never as more than the baseline. Credit of before may be spent on staying and on trials as long
+as one more unit could earn nothing where the baseline would have earned all. What leads back to the
+baseline needs no credit: by that the target can earn no less than the baseline does.
 """
 
 from __future__ import annotations
@@ -17,6 +25,7 @@ from controller.learner.credit import Ledger
 from controller.learner.promise import Gain
 from controller.learning.menus import CAP, Place
 from controller.learning.notes import Gained, Notes
+from controller.limiting import same
 from controller.plant.laws import reference_tokens_per_s
 from controller.state import Draft, Seen
 from signals.events import MICROS
@@ -33,7 +42,7 @@ def idle(draft: Draft, seen: Seen, notes: Notes, places: Iterable[Place]) -> Not
     longest_us = round(LONGEST * settings.decide_every_s * MICROS)
     if since_us == 0 or utility is None:
         return notes
-    gained = sum(gain_of(notes, place).low for place in places)
+    gained = sum(ahead(notes, place) for place in places)
     notes = structs.replace(notes, level=notes.level.seen(utility))
     return booked(
         draft,
@@ -62,7 +71,26 @@ def booked(
 
 def gain_of(notes: Notes, place: Place) -> Gained:
     """What is in force on a place is known to earn over its baseline; nothing where it is that."""
+    if same(place.current, place.baseline):
+        return Gained()
     return notes.gains.get(place.action(place.current).words(), Gained())
+
+
+def in_doubt(notes: Notes, place: Place) -> bool:
+    """Whether what is in force there was judged on an engine that is no more."""
+    return not same(place.current, place.baseline) and gain_of(notes, place).at_us < notes.doubt_us
+
+
+def ahead(notes: Notes, place: Place) -> float:
+    """What is in force is taken to earn so much over the baseline; below 0 only while in doubt."""
+    if in_doubt(notes, place):
+        return -notes.behind.get(place.knob, 0.0)
+    return gain_of(notes, place).low
+
+
+def covers_doubt(ledger: Ledger, *, at_us: int, span_s: float) -> bool:
+    """Whether credit is left for one more unit whatever it earns, where no bounds are known."""
+    return ledger.balance(at_us=at_us) >= ledger.least * span_s
 
 
 class Bounds(Struct, frozen=True, kw_only=True):

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Final
 
 from msgspec import Struct, structs
 
-from controller.learner.credit import spent
 from controller.learner.formula_only import FormulaOnly
 from controller.learner.port import Action, Choice, Context, Menu
 from controller.learner.promise import Gain, gains, promising
 from controller.learner.registry import AnyLearner, sums_of
 from controller.learning.contexts import context_of
-from controller.learning.crediting import bounds, gain_of, idle
+from controller.learning.crediting import idle, in_doubt
+from controller.learning.doubting import take_back, why_back
 from controller.learning.menus import (
     Forecast,
     Place,
@@ -33,7 +33,8 @@ from controller.learning.menus import (
     settings_of,
 )
 from controller.learning.notes import Notes, note, noted, text
-from controller.limiting import limits_of, same
+from controller.learning.paying import paid_for
+from controller.limiting import limits_of
 from controller.plant.laws import strictest_tpot_ms
 from controller.plant.offered import recent
 from controller.state import Draft, PlantInput, SavedLearner, Seen
@@ -90,20 +91,28 @@ def draws(draft: Draft, seen: Seen, *, taken: Collection[str]) -> list[Draw]:
         earned_us = notes.earned_us or draft.now_us
         note(draft, structs.replace(notes, decided_us=decided, earned_us=earned_us))
         return []
-    due = [
+    late = [
         one
         for one in known
-        if draft.now_us - notes.decided_us[one.knob] >= every_us
-        and one.knob not in taken
-        and _free(draft, seen, one)
+        if draft.now_us - notes.decided_us[one.knob] >= every_us and one.knob not in taken
     ]
-    if not due:
+    waits = {one.knob: _waits(draft, seen, notes, one) for one in late}
+    due = [one for one in late if not waits[one.knob]]
+    doubted = [one for one in late if in_doubt(notes, one)]
+    if not due and not doubted:
         return []
-    notes = idle(draft, seen, notes, known) if _left_alone(draft) else _unearned(draft, notes)
-    decided = {one.knob: draft.now_us for one in due}
+    alone = _left_alone(draft)
+    notes = idle(draft, seen, notes, known) if alone else _unearned(draft, notes)
+    decided = {one.knob: draft.now_us for one in (*due, *doubted)}
     notes = structs.replace(notes, decided_us=notes.decided_us | decided)
+    gone = set()
+    for place in doubted if alone else ():
+        notes = _looked_back(draft, seen, plant, place, notes)
+        why = why_back(draft, notes, place, waits=waits[place.knob])
+        if why and take_back(draft, place, why):
+            gone.add(place.knob)
     found = []
-    for place in due:
+    for place in [one for one in due if one.knob not in gone]:
         draw, notes = _decided(draft, seen, plant, place, notes)
         found += [] if draw is None else [draw]
     note(draft, notes)
@@ -119,26 +128,39 @@ def _unearned(draft: Draft, notes: Notes) -> Notes:
     return structs.replace(notes, earned_us=draft.now_us)
 
 
-def _free(draft: Draft, seen: Seen, place: Place) -> bool:
-    """Whether a proposal for the place could begin at once, as far as is known."""
+def _looked_back(draft: Draft, seen: Seen, plant: PlantInput, place: Place, notes: Notes) -> Notes:
+    """The notes with how much more the declared baseline is expected to earn, as far as is known.
+
+    Never less than what is in force: on a model's word alone no credit is earned.
+    """
+    turn = _turn(draft, seen, plant, place, forecast(draft, place, plant, notes), notes)
+    mean = turn.gains[turn.menu.baseline].mean if turn.gains else 0.0
+    behind = notes.behind | {place.knob: round(max(0.0, mean), 6)}
+    return structs.replace(notes, behind=behind)
+
+
+def _waits(draft: Draft, seen: Seen, notes: Notes, place: Place) -> str:
+    """What keeps a proposal for the place from beginning at once, by name; empty: nothing known."""
     last = moved(place, draft.policies.values()).get(place.knob)
     dwell_us = round(draft.declared.learner.dwell_s * MICROS)
     if last is not None and draft.now_us - last.at_us < dwell_us:
-        return False
+        return "dwell"
     if draft.in_knob(place.knob, OPEN) or draft.covering(place.knob, "target") is not None:
-        return False
+        return "taken"
     since_us = draft.now_us - draft.declared.guardrails.cooldown_s * MICROS
     shown = draft.in_knob(place.knob, frozenset({"observed"}))
     if any(one.origin.kind == "learner" and one.created_us > since_us for one in shown):
-        return False
+        return "cooldown"
     specs = {} if seen.observed is None else {one.name: one for one in seen.observed.knobs}
+    asked = _proposal(draft, place, place.current, reason="", expected=None, evidence={})
     case = Case(
-        proposal=_proposal(draft, place, place.current, reason="", expected=None, evidence={}),
+        proposal=structs.replace(asked, review=in_doubt(notes, place)),
         around=around(draft, specs),
         limits=limits_of(draft.declared, place.knob, place.spec),
         now_us=draft.now_us,
     )
-    return all(one.outcome != "wait" for one in findings(case, at="start"))
+    stops = (one.guardrail for one in findings(case, at="start") if one.outcome == "wait")
+    return next(stops, "")
 
 
 def _decided(
@@ -166,7 +188,8 @@ def _decided(
     decision = _drawn(draft, seen, choice)
     if choice.index == turn.menu.current:
         return Draw(decision=decision), notes
-    return Draw(decision=decision, proposal=_proposed(draft, turn, choice)), notes
+    proposal = structs.replace(_proposed(draft, turn, choice), review=in_doubt(notes, place))
+    return Draw(decision=decision, proposal=proposal), notes
 
 
 def _turn(
@@ -194,7 +217,7 @@ def _turn(
             least=settings.least_promise,
         )
         thought = gains(sums, context, found, at_us=draft.now_us)
-    found = _paid_for(draft, place, found, thought, notes)
+    found = paid_for(draft, place, found, thought, notes)
     return Turn(
         place=place, known=known, context=context, menu=found, learner=learner, gains=thought
     )
@@ -213,26 +236,6 @@ def _with_curve(
         tpot_ms=limit_ms,
         prefill_per_decode=plant.prefill_per_decode,
     )
-
-
-def _paid_for(
-    draft: Draft, place: Place, found: Menu, thought: Sequence[Gain], notes: Notes
-) -> Menu:
-    """The menu as far as the safety budget goes; without sums an action could earn nothing."""
-    settings = draft.declared.learner
-    reckoned = bounds(
-        notes,
-        thought,
-        [index for index in found.allowed if index != found.current],
-        baseline=found.baseline,
-        gained=gain_of(notes, place),
-        deviations=settings.worst_sd,
-    )
-    ledger, span_s = notes.ledger(settings), draft.declared.trial.block_s
-    if reckoned.affords(ledger, at_us=draft.now_us, span_s=span_s):
-        return found
-    judged = same(place.current, place.baseline) or gain_of(notes, place).low > 0
-    return spent(found, ledger, at_us=draft.now_us, current_is_kept=judged)
 
 
 def _reasons(found: Menu) -> str:

@@ -92,12 +92,17 @@ class Forecast(Struct, frozen=True, kw_only=True):
 
 
 def places(draft: Draft, seen: Seen) -> list[Place]:
-    """The knobs that the file declares and the engine can move while it runs, in name order."""
+    """The knobs that the file declares and the engine can move while it runs, in name order.
+
+    None of high risk: what makes it so, such as answers cut short, is no part of U.
+    """
     specs = {} if seen.observed is None else {one.name: one for one in seen.observed.knobs}
     found = (
         place_of(draft, specs[knob])
         for knob in sorted(draft.declared.target.knobs.declared)
-        if knob in specs and specs[knob].capability not in ("unsupported", "restart")
+        if knob in specs
+        and specs[knob].capability not in ("unsupported", "restart")
+        and specs[knob].risk != "high"
     )
     return [one for one in found if one is not None]
 

@@ -67,11 +67,13 @@ class Level(Struct, frozen=True, kw_only=True):
 class Gained(Struct, frozen=True, kw_only=True):
     """What a setting is known to earn over the declared baseline: least and most, as trials said.
 
-    Where one was kept upon another, their intervals add up.
+    Where one was kept upon another, their intervals add up. ``at_us``: when the oldest of those
+    trials began: what they found is of the engine as it was from then on.
     """
 
     low: float = 0.0
     high: float = 0.0
+    at_us: int = 0
 
 
 class Notes(Struct, frozen=True, kw_only=True):
@@ -81,6 +83,9 @@ class Notes(Struct, frozen=True, kw_only=True):
     action in words, what it earns over the declared baseline.
     ``judged``: likewise, when it was learned of last. ``measured``: by place. ``explained``: by
     place, a digest of why nothing was worth drawing. ``level``: of what is in force.
+    ``doubt_us``: the engine has changed since; what was judged before is in doubt. ``fingerprint``:
+    of the engine that was seen last. ``behind``: by place in doubt, how much less than the declared
+    baseline what is in force was expected to earn at the last look.
     """
 
     learners: dict[str, str] = {}
@@ -93,6 +98,9 @@ class Notes(Struct, frozen=True, kw_only=True):
     expected: Expectation | None = None
     level: Level = Level()
     explained: dict[str, str] = {}
+    doubt_us: int = 0
+    fingerprint: str = ""
+    behind: dict[str, float] = {}
 
     def ledger(self, settings: LearnerSettings) -> Ledger:
         """The safety budget."""

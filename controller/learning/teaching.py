@@ -23,7 +23,15 @@ from controller.learner.port import Context, Menu
 from controller.learner.promise import gains
 from controller.learner.registry import sums_of
 from controller.learning.contexts import context_of
-from controller.learning.crediting import Bounds, booked, bounds, gain_of
+from controller.learning.crediting import (
+    Bounds,
+    ahead,
+    booked,
+    bounds,
+    covers_doubt,
+    gain_of,
+    in_doubt,
+)
 from controller.learning.menus import Place, forecast, place_of
 from controller.learning.notes import (
     REMEMBERED,
@@ -35,6 +43,7 @@ from controller.learning.notes import (
     note,
     noted,
 )
+from controller.limiting import same
 from controller.reading import undo
 from controller.state import Draft, Seen
 from controller.trials import Trial, TrialPlan, Unit
@@ -133,14 +142,16 @@ def _learned(
     """The notes after one unit: what it earned, and what it teaches if it may."""
     began_us = min(unit.blocks[0].opened_us or draft.now_us, draft.now_us)
     span_us = round(trial.plan.block_s * MICROS) * len(unit.blocks)
-    gained = gain_of(notes, place)
+    beside = found["baseline"] - ahead(notes, place)
+    if same(trial.plan.candidate, place.baseline):
+        beside = found["candidate"]
     notes = booked(
         draft,
         notes,
         from_us=began_us,
         to_us=min(draft.now_us, began_us + span_us),
         utility=(found["baseline"] + found["candidate"]) / 2,
-        baseline=found["baseline"] - gained.low,
+        baseline=beside,
     )
     notes = structs.replace(notes, earned_us=draft.now_us)
     overridden = draft.covering(trial.plan.knob, trial.plan.scope) is not None
@@ -177,39 +188,66 @@ def _context(draft: Draft, seen: Seen, unit: Unit) -> Context:
 
 
 def _ended(notes: Notes, policy: Policy, trial: Trial, place: Place) -> Notes:
-    """The notes once it is kept: the least that its setting earns over the declared baseline."""
+    """The notes once it is over: what the setting that stays earns over the declared baseline.
+
+    At least, where the candidate was kept; where it was the baseline and was not kept, what is in
+    force was just compared with it, and is in doubt no more.
+    """
     effect = None if trial.ruling is None else trial.ruling.effect
-    if policy.state != "kept" or effect is None:
+    back = same(trial.plan.candidate, place.baseline)
+    if effect is None or policy.verdict is None or back == (policy.state == "kept"):
         return notes
-    before = gain_of(notes, place)
-    gained = Gained(low=before.low + max(0.0, effect.low), high=before.high + max(0.0, effect.high))
-    found = notes.gains | {place.action(trial.plan.candidate).words(): gained}
+    if back:
+        setting = trial.plan.baseline
+        gained = Gained(low=-effect.high, high=-effect.low, at_us=trial.began_us)
+    else:
+        setting, before, since_us = trial.plan.candidate, gain_of(notes, place), trial.began_us
+        if not same(trial.plan.baseline, place.baseline):
+            since_us = min(since_us, before.at_us)
+        gained = Gained(
+            low=before.low + max(0.0, effect.low),
+            high=before.high + max(0.0, effect.high),
+            at_us=since_us,
+        )
+    found = notes.gains | {place.action(setting).words(): gained}
     return structs.replace(notes, gains=dict(list(found.items())[-REMEMBERED:]), level=Level())
 
 
 def _stop_when_spent(draft: Draft, notes: Notes, trial: Trial, place: Place) -> None:
-    """A learner's own trial goes on only while its next unit could be paid for."""
+    """A learner's own trial goes on only while its next unit could be paid for.
+
+    What leads towards the baseline, or to the safer side, is never stopped by that.
+    """
     policy, settings = draft.policies[trial.plan.policy_id], draft.declared.learner
-    if policy.origin.kind != "learner" or policy.state != "on_trial":
+    if policy.origin.kind != "learner" or policy.state != "on_trial" or policy.lowers_risk:
         return
+    ledger, span_s = notes.ledger(settings), trial.plan.block_s
+    if in_doubt(notes, place):
+        covered = covers_doubt(ledger, at_us=draft.now_us, span_s=span_s)
+    else:
+        reckoned = _reckoned(draft, notes, trial, place)
+        covered = reckoned.affords(ledger, at_us=draft.now_us, span_s=span_s)
+    if not covered:
+        undo(draft, policy, cause=f"INCONCLUSIVE: {SPENT}", verdict="INCONCLUSIVE")
+
+
+def _reckoned(draft: Draft, notes: Notes, trial: Trial, place: Place) -> Bounds:
+    """What the next unit of a trial is reckoned with."""
+    settings = draft.declared.learner
     learner = notes.learner(settings, place.knob, position=place.position)
     sums, expected = sums_of(learner), notes.expected
-    reckoned = Bounds()
-    if sums is not None and expected is not None and expected.trial == trial.plan.id:
-        two = (
-            place.action(trial.plan.baseline, expected.baseline),
-            place.action(trial.plan.candidate, expected.candidate),
-        )
-        menu = Menu(actions=two, mask=(True, True), baseline=0, current=0)
-        thought = gains(sums, Context(), menu, at_us=draft.now_us)
-        reckoned = bounds(
-            notes,
-            thought,
-            [1],
-            baseline=0,
-            gained=gain_of(notes, place),
-            deviations=settings.worst_sd,
-        )
-    ledger = notes.ledger(settings)
-    if not reckoned.affords(ledger, at_us=draft.now_us, span_s=trial.plan.block_s):
-        undo(draft, policy, cause=f"INCONCLUSIVE: {SPENT}", verdict="INCONCLUSIVE")
+    if sums is None or expected is None or expected.trial != trial.plan.id:
+        return Bounds()
+    two = (
+        place.action(trial.plan.baseline, expected.baseline),
+        place.action(trial.plan.candidate, expected.candidate),
+    )
+    menu = Menu(actions=two, mask=(True, True), baseline=0, current=0)
+    return bounds(
+        notes,
+        gains(sums, Context(), menu, at_us=draft.now_us),
+        [1],
+        baseline=0,
+        gained=gain_of(notes, place),
+        deviations=settings.worst_sd,
+    )
