@@ -61,6 +61,14 @@ class DriftState(Struct, frozen=True, kw_only=True):
             self, to_us=max(to_us, self.to_us), references={}, alarm=None
         )
 
+    def anew(self) -> Self:
+        """With nothing learned, and the alarm that stands: it ends where no sign of it comes again.
+
+        Once an engine is known to have changed, what was usual under other settings is of the old
+        one, too; each would raise the same alarm when its settings are back in force.
+        """
+        return msgspec.structs.replace(self, references={})
+
     def taking(self, block: DriftBlock, limits: DriftSettings) -> Self:
         """After one more block. Blocks come in order; one that was taken already changes nothing.
 

@@ -32,7 +32,7 @@ from controller.learning.menus import (
     places,
     settings_of,
 )
-from controller.learning.notes import Notes, note, noted, text
+from controller.learning.notes import Level, Notes, note, noted, text
 from controller.learning.paying import paid_for
 from controller.limiting import limits_of
 from controller.plant.laws import strictest_tpot_ms
@@ -111,6 +111,7 @@ def draws(draft: Draft, seen: Seen, *, taken: Collection[str]) -> list[Draw]:
         why = why_back(draft, notes, place, waits=waits[place.knob])
         if why and take_back(draft, place, why):
             gone.add(place.knob)
+            notes = structs.replace(notes, level=Level())
     found = []
     for place in [one for one in due if one.knob not in gone]:
         draw, notes = _decided(draft, seen, plant, place, notes)

@@ -4,6 +4,7 @@
 
     drift, with signs of it for ``doubt_after_s`` ─┬─► doubt: of what was learned ``old_share``
     another fingerprint ───────────────────────────┘   counts, and what was kept is in doubt:
+        what latencies were usual is forgotten, so that the alarm ends where nothing more changes
         its next trials are reviews: the drift alarm, which is their reason, does not stop them
         its ledger has no worst case any more (``crediting``): credit of before is what it may cost
         no credit is left to stay, or no trial to review it while going back is expected to be
@@ -54,6 +55,7 @@ def doubt(draft: Draft, seen: Seen) -> None:
         return
     notes = structs.replace(notes, fingerprint=shown or notes.fingerprint)
     if words:
+        draft.drift = draft.drift.anew()
         notes = _forgotten(draft, notes, since_us)
         kept = [one.id for one in draft.in_state("kept")]
         draft.note(

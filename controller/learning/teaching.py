@@ -195,7 +195,9 @@ def _ended(notes: Notes, policy: Policy, trial: Trial, place: Place) -> Notes:
     """
     effect = None if trial.ruling is None else trial.ruling.effect
     back = same(trial.plan.candidate, place.baseline)
-    if effect is None or policy.verdict is None or back == (policy.state == "kept"):
+    if back and policy.state == "kept":
+        return structs.replace(notes, level=Level())
+    if effect is None or policy.verdict is None or not (back or policy.state == "kept"):
         return notes
     if back:
         setting = trial.plan.baseline

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from controller.drift.following import Alarm, DriftState
+from controller.drift.following import Alarm, DriftState, Reference
 from controller.drift.noting import drift_note
+from controller.drift.watch import Watch
 from controller.learner.credit import Entry
 from controller.learner.linear_thompson import LinearThompson
 from controller.learner.port import Context
@@ -48,7 +49,8 @@ def doubted(folder: Path, *, stood_s: float = STOOD_S, **more: Any) -> World:
         figures={"tpot:live": 3.5},
     )
     with world.store.write() as tx:
-        state = DriftState(to_us=now_us, alarm=alarm)
+        usual = {"d": Reference(used_us=now_us, watches={"tpot:live": Watch(figure="tpot:live")})}
+        state = DriftState(to_us=now_us, references=usual, alarm=alarm)
         tx.set_note(drift_note("chat"), msgspec.json.encode(state).decode())
     return world
 
@@ -106,6 +108,11 @@ def place(cap: int) -> Place:
     )
 
 
+def followed(world: World) -> DriftState:
+    assert world.loop._drift is not None
+    return world.loop._drift
+
+
 def running(world: World) -> Trial | None:
     with world.store.read() as tx:
         return next(iter(tx.trials(target="chat", running=True)), None)
@@ -127,11 +134,21 @@ def test_a_lasting_alarm_lets_most_of_what_was_learned_go_and_is_heeded_once(
     assert kept_notes(world).doubt_us == notes.doubt_us
 
 
+def test_what_latencies_were_usual_is_forgotten_and_the_alarm_stands_for_now(
+    tmp_path: Path,
+) -> None:
+    world = doubted(tmp_path, decide_every_s=3600.0)
+    restart(world)
+    world.run(1)
+    assert followed(world).references == {}
+    assert followed(world).alarm is not None and "drift.over" not in world.actions()
+
+
 def test_an_alarm_that_has_not_lasted_puts_nothing_in_doubt(tmp_path: Path) -> None:
     world = doubted(tmp_path, stood_s=60.0)
     restart(world)
     world.run(1)
-    assert kept_notes(world).doubt_us == 0
+    assert kept_notes(world).doubt_us == 0 and "d" in followed(world).references
     assert "learner.doubts" not in world.actions()
 
 
