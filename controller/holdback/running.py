@@ -9,9 +9,9 @@ rules and the learner are asked in between. Once it is open:
 an emergency, a rule's condition, an  *lifted*: back to what is kept at once; the block still
 alarm                                 counts by what was drawn, for it may be the baseline's doing
 a person's hold, kill, override,      *void*: nobody may count what a person did; what he asks for
-rollback or declared change; a        is done at once, and stays
-restart, a gap in the telemetry,
-settings not applied
+rollback, revert, new baseline or     is done at once, and stays
+declared change; a restart, a gap in
+the telemetry, settings not applied
 ====================================  ==========================================================
 """
 
@@ -129,6 +129,8 @@ def _void(draft: Draft, found: Holdback, now: HeldBlock, shown: RuntimeConfig | 
         return "a trial began"
     if shown is not None and shown.incarnation != now.incarnation:
         return "engine restarted"
+    if shown is not None and _without_kept(draft, _specs(shown)) != found.settings:
+        return "what is kept, or the baseline, has changed"
     waited_s = (draft.now_us - now.block.opened_us) / MICROS
     if now.block.began_us is None and waited_s > APPLIED_WITHIN_S + found.plan.block_s:
         return "it was never read back"
@@ -192,7 +194,7 @@ def _opened(draft: Draft, found: Holdback | None, seen: Seen) -> Holdback | None
         return None
     if found is not None and (found.open is not None or draft.now_us < found.rests_us):
         return None
-    specs = {spec.name: spec for spec in shown.knobs}
+    specs = _specs(shown)
     kept = _without_kept(draft, specs)
     knobs = [specs[split(at)[0]] for at in sorted(kept)]
     if not kept or not _calm(draft, specs):
@@ -224,6 +226,10 @@ def _calm(draft: Draft, specs: dict[str, KnobSpec]) -> bool:
 
 def _begins(draft: Draft, policy: Policy, specs: dict[str, KnobSpec]) -> bool:
     return waits_for(draft, policy, specs) is None
+
+
+def _specs(shown: RuntimeConfig) -> dict[str, KnobSpec]:
+    return {spec.name: spec for spec in shown.knobs}
 
 
 def _without_kept(draft: Draft, specs: dict[str, KnobSpec]) -> dict[str, Setting]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from controller.baselines import bring_in_baseline
 from controller.config.targets import HoldbackSettings
 from controller.drift.following import Alarm, DriftState
 from controller.history.touching import met_by_stamp
@@ -172,6 +173,21 @@ def test_a_rollback_to_what_is_kept_is_not_undone_by_the_baseline_s_block(world:
     world.run(25, until=lambda: world.cap() != 16)
     assert world.cap() == 16, "nor by the next block"
     assert world.void() == "it was taken off the engine"
+
+
+def test_a_new_baseline_ends_the_block_of_the_old_one(world: Held) -> None:
+    world.until("baseline")
+    world.run(1)
+    target = world.declared.target.model_copy(update={"baseline": {"active_cap": 4}})
+    world.declared = msgspec.structs.replace(world.declared, target=target)
+    with world.store.write() as tx:
+        bring_in_baseline(tx, "chat", target, now_us=world.clock_us())
+    world.start_controller()
+    world.run(1, until=lambda: world.cap() != 8)
+    assert world.cap() == 16
+    assert world.void() == "what is kept, or the baseline, has changed"
+    world.run(40, until=lambda: world.cap() != 16)
+    assert world.cap() == 4
 
 
 def test_a_pin_ends_the_baseline_s_block_at_once(world: Held) -> None:
