@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import typer.main
 from typer.core import TyperGroup
@@ -27,10 +28,15 @@ def page() -> str:
     return "\n".join([HEAD, *listed, "", *(section(name) for name in found)])
 
 
+@cache
+def root() -> TyperGroup:
+    """The command line, built once: that takes longer than all its help."""
+    return typer.main.get_group(app)
+
+
 def names() -> Iterator[str]:
     """The full name of every command that can be run and is not hidden."""
-    root = typer.main.get_command(app)
-    waiting = [("trimtab", root)]
+    waiting = [("trimtab", typer.main.get_command(app))]
     while waiting:
         name, command = waiting.pop()
         if isinstance(command, TyperGroup):
@@ -44,6 +50,8 @@ def section(name: str) -> str:
     """A heading and the command's own help."""
     words = [*name.split()[1:], "--help"]
     plain = {"TERM": "dumb", "NO_COLOR": "1", "COLUMNS": str(WIDTH), "TERMINAL_WIDTH": str(WIDTH)}
-    shown = CliRunner().invoke(app, words, prog_name="trimtab", env=plain)
-    lines = [line.rstrip() for line in shown.output.strip().splitlines()]
+    with CliRunner().isolation(env=plain) as (printed, *_):
+        root().main(words, prog_name="trimtab", standalone_mode=False)
+        shown = printed.getvalue().decode()
+    lines = [line.rstrip() for line in shown.strip().splitlines()]
     return "\n".join([f"## {name}", "", "```text", *lines, "```", ""])

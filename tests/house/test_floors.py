@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.house.tree import PACKAGES, ROOT, imports, name_of, parsed, sources, where
+from tests.house.tree import PACKAGES, ROOT, imports, name_of, nodes, sources, where
 
 CONTRACTS: list[dict[str, Any]] = tomllib.loads(
     (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ def test_the_pure_modules_are_there() -> None:
 
 @pytest.mark.parametrize("path", PURE_FILES, ids=name_of)
 def test_what_decides_asks_for_time_and_chance(path: Path) -> None:
-    calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes(path) if isinstance(node, ast.Call)]
     own = [
         where(path, call.lineno)
         for call in calls

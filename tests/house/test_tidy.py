@@ -8,7 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.tree import BESIDE, PACKAGES, ROOT, functions, imports, name_of, sources, where
+from tests.house.tree import (
+    BESIDE,
+    PACKAGES,
+    ROOT,
+    functions,
+    imports,
+    name_of,
+    nodes,
+    parsed,
+    sources,
+    where,
+)
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
@@ -84,7 +95,7 @@ def test_nothing_stands_in_for_the_real_thing() -> None:
     stand_ins = [
         where(path, node.lineno)
         for path in LIBRARY
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Name) and node.id == "NotImplementedError"
     ]
     assert stand_ins == []
@@ -95,7 +106,7 @@ def test_only_the_command_line_prints() -> None:
         where(path, node.lineno)
         for path in LIBRARY
         if not name_of(path).startswith("controller.cli")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
     ]
     assert prints == []
@@ -106,7 +117,7 @@ def test_no_exception_is_swallowed() -> None:
     swallowed = [
         where(path, node.lineno)
         for path in EVERYTHING
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or (broad(node.type) and isinstance(node.body[0], ast.Pass)))
     ]
@@ -216,7 +227,7 @@ def test_tests_pass_a_clock_instead_of_sleeping() -> None:
     sleeping = {
         f"{where(path)}::{enclosing(path, node.lineno)}"
         for path in TESTS
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "time.sleep"
         if not polls(path, node.lineno)
     }
@@ -230,11 +241,7 @@ def enclosing(path: Path, line: int) -> str:
 
 def polls(path: Path, line: int) -> bool:
     """A short sleep inside a loop that waits for something real is a poll, not a delay."""
-    loops = [
-        node
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.While | ast.For)
-    ]
+    loops = [node for node in nodes(path) if isinstance(node, ast.While | ast.For)]
     return any(loop.lineno < line <= (loop.end_lineno or 0) for loop in loops)
 
 
@@ -243,8 +250,7 @@ def test_every_package_says_what_it_is_for(folder: str) -> None:
     silent = [
         where(path)
         for path in sources(folder)
-        if path.name == "__init__.py"
-        and ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) is None
+        if path.name == "__init__.py" and ast.get_docstring(parsed(path)) is None
     ]
     assert silent == []
 

@@ -39,11 +39,16 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
-def functions(path: Path) -> Iterator[Function]:
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of the file's syntax tree, outer ones first."""
+    return tuple(ast.walk(parsed(path)))
+
+
+@cache
+def functions(path: Path) -> tuple[Function, ...]:
     """Every function and method of a file, nested ones too."""
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, Function):
-            yield node
+    return tuple(node for node in nodes(path) if isinstance(node, Function))
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
@@ -51,7 +56,7 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
 
     ``from a import b`` yields both ``a`` and ``a.b``: b may be a module.
     """
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
