@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -32,6 +33,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     files = [item.location[0] for item in items]
     order = {file: at for at, file in enumerate(dict.fromkeys((*LONG, *files)))}
     items.sort(key=lambda item: order[item.location[0]])
+
+
+def pytest_collectstart() -> None:
+    """Importing the tests makes little garbage, and much to look through for it in vain."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is collected, and looked for only among what the tests make."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
