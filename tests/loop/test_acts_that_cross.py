@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from controller.config.guardrails import GuardrailSettings
 from controller.config.targets import Knobs
 from controller.latch import Latch, Latched
 from controller.override_acts import OverrideRequest
@@ -313,7 +314,7 @@ def test_at_the_bound_an_override_may_still_take_the_place_of_one(tmp_path: Path
 
 
 def test_bounds_that_were_tightened_hold_up_what_was_approved_before(tmp_path: Path) -> None:
-    world = World(tmp_path, quality=anything)
+    world = World(tmp_path, quality=anything, guardrails=GuardrailSettings(settle_s=60))
     world.run(10)
     change = world.operations.declare_change("chat", "deploy", "tighter bounds", by=ADA)
     policy = world.approved(Setting(value=32))
@@ -332,7 +333,7 @@ def test_bounds_that_were_tightened_hold_up_what_was_approved_before(tmp_path: P
 
 
 def test_a_person_may_make_another_s_pause_his_own_and_only_he_ends_it(tmp_path: Path) -> None:
-    world = World(tmp_path, quality=anything)
+    world = World(tmp_path, quality=anything, guardrails=GuardrailSettings(settle_s=60))
     world.run(10)
     policy = on_trial(world, Setting(value=16))
     change = world.operations.declare_change("chat", "deploy", "a new model", by=ADA)

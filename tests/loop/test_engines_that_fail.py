@@ -168,7 +168,7 @@ def test_a_reboot_long_after_an_open_block_is_not_put_down_to_it(tmp_path: Path)
     world.run(60, until=in_arm(world, "candidate"))
     world.run(2)
     world.engine.reachable = False
-    world.run(600)
+    world.run(240)
     world.engine.die()
     world.engine.reachable = True
     world.run(2)

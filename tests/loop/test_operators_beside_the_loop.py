@@ -20,7 +20,7 @@ from tests.loop.world import ADA, World
 
 def test_a_policy_kept_in_the_middle_of_its_own_block_loses_its_expiry(tmp_path: Path) -> None:
     arms = set()
-    for seed in range(8):
+    for seed in (4, 0, 1, 2, 3, 5, 6, 7):
         folder = tmp_path / str(seed)
         folder.mkdir()
         world = World(folder, quality=anything, seed=seed)

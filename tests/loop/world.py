@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from controller.baselines import bring_in_baseline
 from controller.config.guardrails import GuardrailSettings
@@ -25,7 +25,7 @@ from controller.rules.settings import RuleSettings
 from controller.serve import TargetLoop
 from controller.state import Declared
 from controller.store.address import StoreAddress, address_of
-from controller.store.port import Principal
+from controller.store.port import Principal, Tx
 from controller.store.sql import SqlStore, open_store
 from controller.trials import Trial
 from engine.settings_in_force import Instant
@@ -46,6 +46,7 @@ CURVE = ((1, 0, 16_000), (8, 0, 22_000), (64, 0, 80_000), (1, 256, 90_000))
 ADA = Principal(id="key_ada", name="ada", role="operator")
 BOB = Principal(id="key_bob", name="bob", role="operator")
 
+T = TypeVar("T")
 Quality = Callable[[int, str], bool]
 """Whether a request of an intent is good under a cap."""
 
@@ -77,6 +78,7 @@ class World:
         self.rows = Rows(self.engine_instant)
         self.declared = declared(**trial)
         self.starts = 0
+        self._known: tuple[SqlStore, int, dict[object, Any]] | None = None
         self.start_controller()
 
     def start_controller(self) -> None:
@@ -129,13 +131,31 @@ class World:
         self, seconds: float, *, until: Callable[[], bool] | None = None, loop: bool = True
     ) -> None:
         """Let time pass in ticks; stops early when ``until`` says so."""
-        for _ in range(round(seconds / TICK_S)):
-            self.now_s = round(self.now_s + TICK_S, 3)
-            self._traffic()
-            if loop:
-                self._tick()
-            if until is not None and until():
-                return
+        try:
+            for _ in range(round(seconds / TICK_S)):
+                self.now_s = round(self.now_s + TICK_S, 3)
+                self._traffic()
+                if loop:
+                    self._tick()
+                self._know()
+                if until is not None and until():
+                    return
+        finally:
+            self._known = None
+
+    def _know(self) -> None:
+        """Asked after every tick, the store is read again only when something was written."""
+        at = (self.store, self.store.writes)
+        if self._known is None or self._known[:2] != at:
+            self._known = (*at, {})
+
+    def _once(self, what: object, read: Callable[[Tx], T]) -> T:
+        known = {} if self._known is None else self._known[2]
+        if what not in known:
+            with self.store.read() as tx:
+                known[what] = read(tx)
+        found: T = known[what]
+        return found
 
     def _tick(self) -> None:
         """As the loop's thread does: a lost race is looked at again in the next tick."""
@@ -145,21 +165,17 @@ class World:
             self.races += 1
 
     def policy(self, policy_id: str) -> Policy:
-        with self.store.read() as tx:
-            return tx.policy(policy_id)
+        return self._once(policy_id, lambda tx: tx.policy(policy_id))
 
     def policies(self, *states: str) -> list[Policy]:
-        with self.store.read() as tx:
-            found = tx.policies(target="chat")
+        found = self._once("policies", lambda tx: list(tx.policies(target="chat")))
         return [p for p in found if not states or p.state in states]
 
     def trial(self) -> Trial:
-        with self.store.read() as tx:
-            return tx.trials(target="chat", limit=1)[0]
+        return self._once("trial", lambda tx: tx.trials(target="chat", limit=1))[0]
 
     def actions(self) -> list[str]:
-        with self.store.read() as tx:
-            return [entry.action for entry in tx.audit()]
+        return self._once("actions", lambda tx: [entry.action for entry in tx.audit()])
 
     def approved(self, setting: Setting) -> Policy:
         """A change proposed by ada and approved by bob."""
