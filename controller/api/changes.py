@@ -10,6 +10,7 @@ from controller.api.access import Caller, Wired, check_target
 from controller.api.answers import Answer, Limit, page
 from controller.api.bodies import ChangeBody
 from controller.api.problems import documented
+from controller.api.target_views import check_known
 from controller.history.times import moment
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
@@ -20,7 +21,7 @@ From = Annotated[
 To = Annotated[str | None, Query(max_length=40, description="begun before: RFC 3339 or µs")]
 
 
-@router.get("", responses=documented(422))
+@router.get("", responses=documented(404, 422))
 def listed(
     services: Wired,
     target: str | None = None,
@@ -36,6 +37,8 @@ def listed(
         found = tx.declared_changes(
             target=target, from_us=from_us, to_us=to_us, before=before, limit=limit
         )
+    if before is None:
+        check_known(services, target, found)
     return Answer(page(found, limit, found[-1].id if found else None))
 
 

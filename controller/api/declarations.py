@@ -8,7 +8,7 @@ from controller.api.access import Caller, Wired
 from controller.api.answers import Answer, Limit, page
 from controller.api.bounds import sees
 from controller.api.problems import documented
-from controller.api.target_views import declared
+from controller.api.target_views import check_known, declared
 from controller.keys import ANY
 from controller.store.port import Decision, Tx
 from policies.knobs import TARGET_SCOPE
@@ -28,13 +28,14 @@ def intents(services: Wired, target: str | None = None) -> Response:
     return Answer({"items": found})
 
 
-@router.get("/decisions", tags=["decisions"], responses=documented(422))
+@router.get("/decisions", tags=["decisions"], responses=documented(404, 422))
 def decisions(
     services: Wired, caller: Caller, target: str | None = None, limit: Limit = 100
 ) -> Response:
     """What was decided, from which context, with what chance; newest first."""
     with services.store.read() as tx:
         every = tx.decisions(target=target, limit=limit)
+        check_known(services, target, every)
         everything = ANY in caller.intents
         found = [one for one in every if everything or sees(caller, _scope_of(tx, one))]
     return Answer(page(found, limit, None))

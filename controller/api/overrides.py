@@ -12,12 +12,13 @@ from controller.api.answers import Answer, Limit
 from controller.api.bodies import OverrideBody, WithReason
 from controller.api.bounds import check_scope, sees
 from controller.api.problems import documented
+from controller.api.target_views import check_known
 from policies.overrides import OverrideState
 
 router = APIRouter(prefix="/v1/overrides", tags=["overrides"])
 
 
-@router.get("", responses=documented(422))
+@router.get("", responses=documented(404, 422))
 def listed(
     services: Wired,
     caller: Caller,
@@ -29,6 +30,8 @@ def listed(
     """Newest first; ``next`` is the ``before`` of the following page."""
     with services.store.read() as tx:
         found = tx.overrides(target=target, state=state, before=before, limit=limit)
+    if before is None:
+        check_known(services, target, found)
     cursor = found[-1].id if found else None
     shown = [shapes.override(one) for one in found if sees(caller, one.scope)]
     return Answer({"items": shown, "next": cursor if len(found) == limit else None})

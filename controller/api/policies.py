@@ -12,6 +12,7 @@ from controller.api.answers import Answer, Limit
 from controller.api.bodies import Approval, Proposal, RevertBody, WithReason
 from controller.api.bounds import check_scope, sees
 from controller.api.problems import documented
+from controller.api.target_views import check_known
 from controller.history.times import moment
 from controller.store.port import PolicyFilter
 from policies.lifecycle import State
@@ -49,7 +50,7 @@ def chosen(
     )
 
 
-@router.get("", responses=documented(422))
+@router.get("", responses=documented(404, 422))
 def listed(
     services: Wired,
     caller: Caller,
@@ -68,6 +69,8 @@ def listed(
             before=before,
             wanted=wanted,
         )
+    if before is None:
+        check_known(services, target, found)
     cursor = found[-1].id if found else None
     shown = [shapes.policy(one) for one in found if sees(caller, one.scope)]
     return Answer({"items": shown, "next": cursor if len(found) == limit else None})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from controller import exporting
@@ -47,6 +47,13 @@ def declared(services: Services, target: str) -> TargetSettings:
         known = sorted(services.settings.targets)
         raise NotFound(f"no target {target!r}", field="target", value=target, allowed=known)
     return found
+
+
+def check_known(services: Services, target: str | None, found: Collection[object]) -> None:
+    """An empty list is of a target that is declared: a slip of the pen is told. What is kept of one
+    that is declared no more can still be listed. Raises ``NotFound``."""
+    if target is not None and not found:
+        declared(services, target)
 
 
 def line(services: Services, tx: Tx, target: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from controller.api.access import Caller, Wired
 from controller.api.answers import NDJSON, Answer, Limit, lines, page
 from controller.api.bounds import sees
 from controller.api.problems import documented
+from controller.api.target_views import check_known
 from controller.keys import ANY
 
 router = APIRouter(prefix="/v1/trials", tags=["trials"])
@@ -21,7 +22,7 @@ ROWS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("", responses=documented(422))
+@router.get("", responses=documented(404, 422))
 def listed(
     services: Wired,
     caller: Caller,
@@ -31,9 +32,11 @@ def listed(
 ) -> Response:
     """Newest first."""
     with services.store.read() as tx:
+        every = tx.trials(target=target, running=running, limit=limit)
+        check_known(services, target, every)
         found = [
             shapes.trial_line(one)
-            for one in tx.trials(target=target, running=running, limit=limit)
+            for one in every
             if ANY in caller.intents or sees(caller, tx.policy(one.plan.policy_id).scope)
         ]
     return Answer(page(found, limit, None))

@@ -43,6 +43,16 @@ def test_a_trial_shows_its_plan_and_e_after_each_unit(tried: tuple[Plane, str]) 
     assert (listed["id"], listed["units_judged"]) == (trial, len(done))
 
 
+@pytest.mark.parametrize("kind", ["decisions", "trials", "policies", "overrides", "changes"])
+def test_an_empty_list_of_a_target_that_nobody_declared_is_not_found(
+    tried: tuple[Plane, str], kind: str
+) -> None:
+    plane, _ = tried
+    found = plane.get(f"/v1/{kind}?target=chatt")
+    assert (found.status, found["field"], found["allowed"]) == (404, "target", ["chat"])
+    assert plane.get(f"/v1/{kind}?target=chat").status == 200
+
+
 def test_a_crossover_shows_its_design_its_halves_and_what_each_replica_should_have(
     tmp_path: Path,
 ) -> None:
