@@ -10,11 +10,11 @@ import typer
 from controller.cli.root import Json, root_of, show
 from controller.cli.tables import table
 from controller.config.page import page
+from controller.config.problems import BadSettings, Problem
 from controller.config.tree import Leaf, leaves
 from controller.exporting import ExportForm
-from controller.rule_loading import load_rules
+from controller.rules.candidates import problems
 from controller.settings import Settings
-from signals.errors import Rejected
 
 app = typer.Typer(help="What can be set, and what is.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -26,13 +26,20 @@ def add_to(root: typer.Typer) -> None:
 
 
 def check(ctx: typer.Context, as_json: Json = False) -> None:
-    """Say whether the configuration is sound, without starting anything; every problem at once.
+    """Say whether the configuration is sound, without starting anything.
+
+    Every setting that is unknown or out of range is told at once. What hangs on others (a ladder
+    that does not rise, an intent that nobody declared, a rule's condition) is looked at once they
+    are sound. Which knobs there are only the engine knows.
 
     \b
     trimtab --config trimtab.yaml check
     """
     settings = root_of(ctx).settings
-    rules = {name: _rules(settings, name) for name in settings.targets}
+    wrong = [one for name in settings.targets for one in _problems(settings, name)]
+    if wrong:
+        raise BadSettings(wrong)
+    rules = {name: [rule.id for rule in aim.rules] for name, aim in settings.targets.items()}
     show({"targets": list(rules), "rules": rules}, as_json, _sound)
 
 
@@ -79,17 +86,24 @@ def docs() -> None:
     typer.echo(page(), nl=False)
 
 
-def _rules(settings: Settings, target: str) -> list[str]:
-    """The rules' ids, once all of them compile. Raises ``Rejected`` with the target's path."""
+def _problems(settings: Settings, target: str) -> list[Problem]:
+    """What is wrong with a target's rules, each with its path in the file."""
     aim = settings.targets[target]
-    try:
-        load_rules(aim, settings.metrics)
-    except Rejected as error:
-        path = f"targets.{target}.{error.field}"
-        raise Rejected(
-            f"{path}: {error.detail}", field=path, value=error.value, allowed=error.allowed
-        ) from error
-    return [rule.id for rule in aim.rules]
+    _, wrong = problems(
+        [rule.model_dump(by_alias=True) for rule in aim.rules],
+        intents=aim.intents,
+        metrics=settings.metrics,
+        safer={name: one.safer for name, one in aim.knobs.declared.items()},
+        baseline=aim.baseline,
+    )
+    found = []
+    for one in wrong:
+        index, _, name = one.field.removeprefix("rules[").partition("].")
+        rule = aim.rules[int(index)].model_dump(by_alias=True)
+        allowed = "" if one.allowed in one.detail else one.allowed
+        path = f"targets.{target}.{one.field}"
+        found.append(Problem(path=path, value=rule[name], detail=one.detail, allowed=allowed))
+    return found
 
 
 def _sound(found: Any) -> str:

@@ -73,11 +73,17 @@ def _problem(error: ErrorDetails, root: type[BaseModel]) -> Problem:
         pattern = str(error.get("ctx", {}).get("pattern", ""))
         return Problem(path=tree.dotted(path), value=path[-1], detail="is no name", allowed=pattern)
     field = tree.field_at(root, path)
+    allowed = tree.allowed(field) if field is not None else ""
+    detail = "is missing" if error["type"] == "missing" else _detail(error["msg"])
+    word = (
+        {True: "on", False: "off"}.get(error["input"]) if error["type"] == "literal_error" else ""
+    )
+    if word and word in allowed.split(", "):
+        detail = (
+            f'write "{word}" in quotes: without them it is {str(error["input"]).lower()} in YAML'
+        )
     return Problem(
-        path=tree.dotted(path) or "settings",
-        value=error["input"],
-        detail="is missing" if error["type"] == "missing" else _detail(error["msg"]),
-        allowed=tree.allowed(field) if field is not None else "",
+        path=tree.dotted(path) or "settings", value=error["input"], detail=detail, allowed=allowed
     )
 
 

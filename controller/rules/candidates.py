@@ -6,11 +6,13 @@ which are then meant for the target that is asked about.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from controller.rules.conditions import Conditions, feature_names
 from controller.rules.safety import check_emergencies
@@ -69,26 +71,46 @@ def problems(
         field = f"rules[{index}]"
         try:
             rule = RuleSettings.model_validate(one)
-            if rule.id in {other.id for other in sound}:
-                raise Rejected(f"rule {rule.id} is declared twice", field=f"{field}.id")
-            conditions.compile(rule.id, rule.when, field=f"{field}.when")
-            _check_safe(rule, field, safer, baseline)
         except ValidationError as error:
-            wrong += [
-                RuleProblem(
-                    rule=name,
-                    field=".".join((field, *(str(part) for part in found["loc"]))),
-                    detail=found["msg"],
-                )
-                for found in error.errors()
-            ]
+            wrong += [_malformed(name, field, found) for found in error.errors()]
+            continue
+        refused: list[Rejected] = []
+        if rule.id in {other.id for other in sound}:
+            refused.append(Rejected(f"rule {rule.id} is declared twice", field=f"{field}.id"))
+        try:
+            _check_safe(rule, field, safer, baseline)
         except Rejected as error:
-            allowed = "" if error.allowed is None else str(error.allowed)
-            where = error.field or field
-            wrong.append(RuleProblem(rule=name, field=where, detail=error.detail, allowed=allowed))
-        else:
+            refused.append(error)
+        try:
+            conditions.compile(rule.id, rule.when, field=f"{field}.when")
+        except Rejected as error:
+            refused.append(error)
+        wrong += [
+            RuleProblem(
+                rule=name,
+                field=error.field or field,
+                detail=error.detail,
+                allowed="" if error.allowed is None else str(error.allowed),
+            )
+            for error in refused
+        ]
+        if not refused:
             sound.append(rule)
     return sound, wrong
+
+
+def _malformed(rule: str, field: str, error: ErrorDetails) -> RuleProblem:
+    """One error of a rule's own fields, with near matches for a name that is none."""
+    names = [known.alias or name for name, known in RuleSettings.model_fields.items()]
+    where = ".".join((field, *(str(part) for part in error["loc"])))
+    if error["type"] == "missing":
+        return RuleProblem(rule=rule, field=where, detail="is missing")
+    if error["type"] != "extra_forbidden":
+        return RuleProblem(rule=rule, field=where, detail=f"{error['msg']}: {error['input']!r:.80}")
+    near = difflib.get_close_matches(str(error["loc"][-1]), names, n=3)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    allowed = "" if near else ", ".join(names)
+    return RuleProblem(rule=rule, field=where, detail=f"unknown setting{hint}", allowed=allowed)
 
 
 def _check_safe(

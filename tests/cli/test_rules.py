@@ -36,6 +36,16 @@ def test_a_file_is_checked_without_a_server_and_every_problem_told(tmp_path: Pat
     assert "2 problems" in done.err
 
 
+def test_check_tells_the_problems_of_all_rules_at_once(tmp_path: Path) -> None:
+    trimtab = Trimtab(tmp_path)
+    (tmp_path / "trimtab.yaml").write_text(CONFIGURATION)
+    done = trimtab("check")
+    assert done.code == 2
+    assert "2 settings are refused" in done.err
+    assert "targets.chat.rules[1].when = 'live.attainmnt < 0.9': rule slow" in done.err
+    assert "targets.chat.rules[2].propose: rule fast is an emergency" in done.err
+
+
 def test_a_candidate_is_tested_over_rest_by_who_may_only_look(
     served: Served, tmp_path: Path
 ) -> None:

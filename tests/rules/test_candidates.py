@@ -46,6 +46,21 @@ def test_each_rule_is_looked_at_whatever_the_others_are() -> None:
     ]
 
 
+def test_every_problem_of_one_rule_is_told_and_a_misspelt_name_has_near_matches() -> None:
+    up = {"active_cap": "up"}
+    _, wrong = looked(
+        {"id": "fast", "when": "live.waitin < 1.0", "emergency": True, "propose": up},
+        {"id": "slow", "whn": "live.waiting > 1.0", "for": "5 s", "propose": DOWN},
+    )
+    told = [words for _, words in wrong]
+    assert told[0].startswith("rules[0].propose: rule fast is an emergency")
+    assert told[1].startswith("rules[0].when: rule fast, line 1")
+    assert told[2] == "rules[1].when: is missing"
+    assert told[3].startswith("rules[1].for: ")
+    assert "'5 s'" in told[3]
+    assert told[4] == "rules[1].whn: unknown setting; did you mean when?"
+
+
 def test_rules_stand_alone_or_in_a_whole_configuration() -> None:
     assert rules_in({"rules": [1]}, "chat") == [1]
     assert rules_in({"targets": {"chat": {"rules": [2]}}}, "chat") == [2]

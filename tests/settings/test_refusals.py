@@ -83,6 +83,11 @@ def test_all_problems_are_listed_at_once_with_their_values() -> None:
     assert "trial.alpha = 7" in error.detail
 
 
+def test_a_bare_off_which_yaml_takes_for_false_is_told_to_be_quoted() -> None:
+    with pytest.raises(BadSettings, match=r'learner\.algorithm = False: write "off" in quotes'):
+        validate({"learner": {"algorithm": False}})
+
+
 def test_two_targets_cannot_share_this_machines_engine() -> None:
     error = refused({"targets": {"a": TARGET, "b": TARGET}})
     assert "a, b all use this machine's engine" in error.detail
