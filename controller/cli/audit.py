@@ -166,7 +166,7 @@ def seal(
     trimtab audit seal --before 90d
     trimtab audit seal --entries 100000
     """
-    before_us = None if before is None else moment(before, wall_us())
+    before_us = None if before is None else moment(before, wall_us(), field="--before")
     with root_of(ctx).client() as client:
         made = client.post("/v1/audit/seal", {"before_us": before_us, "entries": entries})
     show(made, as_json, _sealed)

@@ -73,7 +73,7 @@ def listed(
     \b
     trimtab changes list --target chat --open
     """
-    from_us = None if since is None else moment(since, wall_us())
+    from_us = None if since is None else moment(since, wall_us(), field="--from")
     query = {
         "target": target,
         "from": wall_us() if going_on else from_us,

@@ -61,8 +61,8 @@ def listed(
         "origin": origin,
         "proposed_by": by,
         "verdict": verdict,
-        "from": None if since is None else moment(since, wall_us()),
-        "to": None if until is None else moment(until, wall_us()),
+        "from": None if since is None else moment(since, wall_us(), field="--from"),
+        "to": None if until is None else moment(until, wall_us(), field="--until"),
         "before": before,
         "limit": limit,
     }
@@ -186,7 +186,12 @@ def _act(ctx: typer.Context, policy_id: str, verb: str, reason: str, as_json: bo
 def setting_of(value: int | None, law: Path | None, *, preempt: bool) -> dict[str, Any]:
     """A setting as REST takes it. Raises ``Rejected``."""
     if (value is None) == (law is None):
-        raise Rejected("give either a value or --law FILE")
+        raise Rejected(
+            "give either a value or --law FILE",
+            field="value",
+            value=value,
+            allowed="a value of the knob's ladder, or --law with a file; not both",
+        )
     setting: dict[str, Any] = {"shrink": "preempt" if preempt else "drain"}
     return setting | ({"value": value} if law is None else {"law": read_law(law)})
 
@@ -196,7 +201,8 @@ def read_law(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text("utf-8"))
     except (OSError, yaml.YAMLError) as error:
-        raise Rejected(f"{path} holds no law: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise Rejected(f"{path} holds no law: {why}", field="--law") from error
 
 
 def _table(found: Any) -> str:

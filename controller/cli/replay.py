@@ -118,9 +118,9 @@ def _stretch(
     now_us = wall_us()
     first = max(0, reader.status().first - 1)
     return Stretch(
-        after=first if since is None else before(reader, moment(since, now_us)),
+        after=first if since is None else before(reader, moment(since, now_us, field="--from")),
         until=live.bus_offset() if until is None else reader.end(),
-        until_us=None if until is None else moment(until, now_us),
+        until_us=None if until is None else moment(until, now_us, field="--until"),
     )
 
 

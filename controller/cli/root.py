@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from functools import cached_property
@@ -22,6 +23,7 @@ from signals.errors import Broken, Rejected, Unavailable
 REJECTED = 2
 UNAVAILABLE = 3
 BROKEN = 4
+SHOWN = 50
 
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON, for scripts.")]
 Reason = Annotated[str, typer.Option("--reason", "-m", help="Why; it is kept in the audit.")]
@@ -85,9 +87,15 @@ def show(answer: Any, as_json: bool, words: Callable[[Any], str]) -> None:
 
 def _words(error: Rejected) -> str:
     parts = [error.detail]
-    allowed = "" if error.allowed is None else str(error.allowed).removeprefix("expected ")
-    if allowed not in error.detail:
+    if isinstance(error.allowed, (list, tuple)):
+        allowed = ", ".join(map(str, error.allowed))
+    else:
+        allowed = "" if error.allowed is None else str(error.allowed).removeprefix("expected ")
+    if allowed and not re.search(rf"(?<!\w){re.escape(allowed)}(?!\w)", error.detail):
         parts.append(f"allowed: {allowed}")
     if error.field is not None and error.field not in error.detail:
         parts.append(f"field: {error.field}")
+    given = error.value
+    if isinstance(given, (str, int, float)) and str(given)[:SHOWN] not in error.detail:
+        parts.append(f"value: {str(given)[:SHOWN]!r}")
     return "; ".join(parts)

@@ -6,15 +6,15 @@ that can't be decoded, and an engine's words about an error, could, so they are 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from controller.cli.tables import when
+from controller.history import times
 from signals.bus.port import BusReader, Entry
 from signals.codec import Malformed, decode
 from signals.errors import Rejected
@@ -32,8 +32,6 @@ from signals.events import (
 
 READ_AT_ONCE: Final = 1000
 _FURTHER: Final = 8
-_SPAN = re.compile(r"(\d+)([smhd])").fullmatch
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -61,23 +59,24 @@ class Shown(Struct, frozen=True, kw_only=True):
     signal: Signal | None
 
 
-def moment(text: str, now_us: int) -> int:
-    """``10m`` ago, or an RFC 3339 time; µs since the epoch. Raises ``Rejected``.
+def moment(text: str, now_us: int, *, field: str = "--since") -> int:
+    """``10m`` or ``1h30m`` ago, or an RFC 3339 time; µs since the epoch. Raises ``Rejected``.
 
-    >>> moment("90s", 100_000_000)
-    10000000
+    >>> moment("90s", 100_000_000), moment("1m30s", 100_000_000)
+    (10000000, 10000000)
     """
-    span = _SPAN(text)
-    if span is not None:
-        ago = timedelta(**{_UNITS[span[2]]: int(span[1])})
-        return now_us - int(ago.total_seconds()) * MICROS
+    if text and times.SPAN.fullmatch(text):
+        return now_us - times.span(text, field=field)
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
         raise Rejected(
-            f"{text!r} is no moment", value=text, allowed="10m, 2h, 1d, or RFC 3339 with an offset"
+            f"{text!r} is no moment",
+            field=field,
+            value=text,
+            allowed="10m, 2h, 1d12h ago, or RFC 3339 with an offset, e.g. 2026-11-24T03:00Z",
         )
     return int(at.timestamp()) * MICROS + at.microsecond
 

@@ -32,9 +32,10 @@ def moment(text: str, *, field: str = "at", now_us: int | None = None) -> int:
     if now_us is not None and text and SPAN.fullmatch(text):
         return max(0, now_us - span(text, field=field))
     plain = text.isascii() and text.isdigit()
-    at_us = int(text[:20]) if plain else _parsed(text, field)
+    allowed = MOMENTS if now_us is None else OR_AGO
+    at_us = int(text[:20]) if plain else _parsed(text, field, allowed)
     if not 0 <= at_us <= LATEST_US:
-        raise _refused(text, field, MOMENTS)
+        raise _refused(text, field, allowed)
     return at_us
 
 
@@ -60,13 +61,13 @@ def rfc3339(at_us: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{micros:06d}Z"
 
 
-def _parsed(text: str, field: str) -> int:
+def _parsed(text: str, field: str, allowed: str) -> int:
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError as error:
-        raise _refused(text, field, MOMENTS) from error
+        raise _refused(text, field, allowed) from error
     if parsed.tzinfo is None:
-        raise _refused(text, field, MOMENTS)
+        raise _refused(text, field, allowed)
     since = parsed - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * MICROS + since.microseconds
 

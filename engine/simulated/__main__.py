@@ -42,11 +42,32 @@ TIMES = StepTimes(base_us=10_000, per_decode_us=500, per_prefill_us=100)
 
 def main(arguments: list[str]) -> int:
     """Run one; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m engine.simulated")
-    parser.add_argument("--settings", type=Path, required=True, help="an EngineRun as JSON")
-    parser.add_argument("--chats-per-s", type=float, default=0.0, help="0: nobody comes")
-    parser.add_argument("--seed", type=int, default=1, help="of the chats")
+    parser = argparse.ArgumentParser(
+        prog="python -m engine.simulated",
+        description="Serve the settings of an engine of arithmetic: its control listener, and chats"
+        " that come by themselves. It posts no signals and has no chat API.",
+        epilog="Exit codes: 0 stopped as told, 2 it cannot start like this.",
+    )
+    parser.add_argument(
+        "--settings",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="what an engine is told at its start, as JSON: engine.json of a state directory",
+    )
+    parser.add_argument(
+        "--chats-per-s",
+        type=float,
+        default=0.0,
+        metavar="RATE",
+        help="chats a second, at random times (default 0: nobody comes)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the chats: the same, the same times (default 1)"
+    )
     given = parser.parse_args(arguments)
+    if not given.chats_per_s >= 0:
+        parser.error(f"argument --chats-per-s: {given.chats_per_s:g} is below 0")
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     stop = stop_on_termination()
     try:

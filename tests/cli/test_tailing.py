@@ -104,10 +104,12 @@ def test_partitions_are_shown_together_by_the_time_of_acceptance() -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "10", "2026-01-01T00:00:00", ""])
 def test_a_moment_without_unit_or_offset_is_refused(text: str) -> None:
-    with pytest.raises(Rejected, match="no moment"):
-        tailing.moment(text, T0_US)
+    with pytest.raises(Rejected, match="no moment") as refused:
+        tailing.moment(text, T0_US, field="--from")
+    assert refused.value.field == "--from"
 
 
 def test_moments_are_spans_before_now_or_points_in_time() -> None:
     assert tailing.moment("10m", T0_US) == T0_US - 600 * MICROS
+    assert tailing.moment("1h30m", T0_US) == T0_US - 5400 * MICROS
     assert tailing.moment("2026-01-01T00:00:00+00:00", T0_US) == 1_767_225_600 * MICROS
