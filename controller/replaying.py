@@ -76,7 +76,7 @@ def replay_one(decision: Drawn, states: States) -> Replayed:
 def _outcome(decision: Drawn, states: States) -> tuple[Outcome, str]:
     choice = decision.choice
     if choice is None:
-        return "no_draw", "nothing was drawn: a rule, a model or a person wanted one thing"
+        return "no_draw", "nothing was drawn: one thing alone was wanted, or could be chosen"
     here = {one.model for one in ALGORITHMS.values()}
     if choice.model not in here:
         return "other_version", f"{choice.model} made it; here are {', '.join(sorted(here))}"

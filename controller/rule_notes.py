@@ -49,10 +49,9 @@ class RuleStanding(Struct, frozen=True, kw_only=True):
     def words(self) -> str:
         """In a line."""
         bets = self.bets
-        told = (
-            f"{bets.n} episodes: attainment {bets.prompt.mean:.3f} in {bets.prompt.n} prompt ones,"
-            f" {bets.delayed.mean:.3f} in {bets.delayed.n} delayed ones"
-        )
+        arms = (("prompt", bets.prompt), ("delayed", bets.delayed))
+        means = [f"{one.mean:.3f} in {one.n} {arm} ones" for arm, one in arms if one.n]
+        told = f"{bets.n} episodes: attainment {', '.join(means)}" if means else "no episode yet"
         return told if self.verdict is None else f"{self.verdict} after {told}"
 
 

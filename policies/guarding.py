@@ -23,13 +23,14 @@ class Finding(Struct, frozen=True, kw_only=True):
     """What one guardrail says. ``figures``: what it compared, also where it passes.
 
     ``wait``: it may become a policy, and begins when this passes. ``exempt``: the guardrail does
-    not bind whoever proposed it.
+    not bind whoever proposed it. ``at``: whether a proposal is asked, or what wants to begin.
     """
 
     guardrail: str
     outcome: Outcome = "pass"
     words: str = ""
     figures: dict[str, float] = {}
+    at: Literal["proposal", "start"] = "proposal"
 
 
 class Denied(Struct, frozen=True, kw_only=True):

@@ -167,9 +167,9 @@ def as_proposal(policy: Policy) -> Proposal:
 
 def _finding(rail: Rail, case: Case) -> Finding:
     if case.who not in rail.binds:
-        return Finding(guardrail=rail.name, outcome="exempt")
+        return Finding(guardrail=rail.name, outcome="exempt", at=rail.at)
     words, figures = rail.check(case)
     if not words:
-        return Finding(guardrail=rail.name, figures=figures)
+        return Finding(guardrail=rail.name, figures=figures, at=rail.at)
     outcome: Outcome = "deny" if rail.at == "proposal" else "wait"
-    return Finding(guardrail=rail.name, outcome=outcome, words=words, figures=figures)
+    return Finding(guardrail=rail.name, outcome=outcome, words=words, figures=figures, at=rail.at)

@@ -55,6 +55,7 @@ def trial_line(found: Trial) -> dict[str, Any]:
         "design": plan.design,
         "hypothesis": plan.hypothesis,
         "state": found.state,
+        "paused_by": found.paused_by,
         "alpha": plan.alpha,
         "guard_alpha": plan.guard_alpha,
         "min_units": plan.min_units,

@@ -34,6 +34,10 @@ def decisions(
 ) -> None:
     """List what the loop decided, newest first: what it chose, from how many, with which chance.
 
+    `chance` is the probability with which the choice was drawn, and out of how many; what a rule or
+    the plant model wants is chosen alone, so with 1. `became` names the policy that came of it, or
+    the guardrail that denied it; a dash: nothing is changed.
+
     \b
     trimtab decisions --target chat --masked
     """
@@ -49,7 +53,7 @@ def replay(
     ] = None,
     target: Annotated[str | None, typer.Option(help="Only this target's.")] = None,
     since: Annotated[
-        str | None, typer.Option(help="10m, 2h, 7d ago, or RFC 3339; default: all.")
+        str | None, typer.Option(help="10m, 2h, 7d ago, or RFC 3339; default: all kept.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000)] = 1000,
     as_json: Json = False,
@@ -73,7 +77,16 @@ def replay(
         stored = tx.drawn(target=target, from_us=from_us, ids=ids or (), limit=limit)
         missing = {*(ids or ())} - {one.id for one in stored}
         if missing:
-            raise NotFound(f"no decision {min(missing)}", field="decision_id", value=min(missing))
+            raise NotFound(
+                f"no decision {min(missing)!r}"
+                + ("" if target is None and from_us is None else " of that target and time"),
+                field="DECISION_ID",
+                value=min(missing),
+                allowed="an id from `trimtab decisions`",
+            )
+        if not stored and target is not None and target not in root.settings.targets:
+            known = ", ".join(root.settings.targets) or "none is configured"
+            raise NotFound(f"no target {target!r}", field="--target", value=target, allowed=known)
         found = replayed(stored, tx.learner)
     show(found, as_json, _replayed)
     if not found.agrees:
@@ -86,18 +99,25 @@ def _listed(items: Any, *, masked: bool) -> str:
         became = one["policy_id"] or (f"denied: {one['guardrail']}" if one["denied"] else "-")
         chance = f"{one['propensity']:.3f} of {len(one['actions']) - len(one['masked'])}"
         rows.append((when(one["at_us"]), one["id"], one["source"], one["chosen"], chance, became))
-        if masked:
-            rows += [("", "", "  not", action, why, "") for action, why in one["masked"].items()]
     head = ["when", "decision", "source", "chosen", "chance", "became"]
-    return table(head, rows, none="nothing was decided")
+    lines = table(head, rows, none="nothing was decided").splitlines()
+    if not masked or not rows:
+        return "\n".join(lines)
+    told = lines[:1]
+    for line, one in zip(lines[1:], items, strict=True):
+        told += [line, *(f"    not {action}: {why}" for action, why in one["masked"].items())]
+    return "\n".join(told)
 
 
 def _replayed(found: Any) -> str:
     counts = found.counts
+    if not found.decisions:
+        return "no decision is stored"
     found_again = (
         f"{counts['same']} drawn again and the same, {counts['differs']} differ;"
         f" {counts['forgotten']} whose learner's state is forgotten,"
-        f" {counts['other_version']} of another version, {counts['no_draw']} without a draw"
+        f" {counts['other_version']} of another version,"
+        f" {counts['no_draw']} without a draw: one thing alone was wanted, or could be chosen"
     )
     differing = [one for one in found.decisions if one.outcome == "differs"]
     told = [f"{when(one.at_us)} {one.id}: {one.words}" for one in differing[:MAX_SHOWN]]

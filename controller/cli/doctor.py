@@ -32,10 +32,11 @@ def doctor(
 ) -> None:
     """Say what is wrong and what to do about it, the worst first.
 
-    Looks at each target's engines (age of their records, gaps, live knobs), at the features (how
-    far behind, incomplete windows, dead letters), at the bus (lag, size) and at each producer
-    (joined, waiting, dead, clock, quarantine, share of each rate). Changes nothing. When serve does
-    not answer, it says what it can't see and looks at the rest.
+    Looks at each target (a hold, a drift alarm, memory's wall), at its engines (age of their
+    records, gaps, live knobs), at the file's rules (refused, waiting for a restart), at the
+    features (how far behind, incomplete windows, dead letters), at the bus (lag, size) and at each
+    producer (joined, waiting, dead, clock, quarantine, share of each rate). Changes nothing. When
+    serve does not answer, it says what it can't see and looks at the rest.
     Exit codes: 0 all is well, 1 look at it, 2 something fails.
 
     \b

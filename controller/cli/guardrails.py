@@ -50,6 +50,9 @@ def evaluate(
 ) -> None:
     """Test a change without making it: guardrails, risk, approvals needed, resulting settings.
 
+    Some guardrails are asked twice: of a proposal, which they deny, and of a start, which waits.
+    `exempt`: it does not bind whoever proposes. docs/policies.md says what each one asks.
+
     \b
     trimtab guardrails evaluate chat active_cap 64
     trimtab guardrails evaluate chat active_cap 64 --as rule
@@ -71,7 +74,12 @@ def _evaluation(found: Any) -> str:
     why = ", ".join(found["risk"]["why"]) or "nothing counts against it"
     people = "one person" if found["approvals_needed"] == 1 else "two people"
     rows = [
-        (one["guardrail"], one["outcome"], one["words"] or _figures(one["figures"]))
+        (
+            one["guardrail"],
+            f"a {one['at']}",
+            one["outcome"],
+            one["words"] or _figures(one["figures"]),
+        )
         for one in found["guardrails"]
     ]
     told = [
@@ -79,7 +87,7 @@ def _evaluation(found: Any) -> str:
         f"risk      {found['risk']['risk']} ({why}); needs {people}",
         *(f"would be  {place} {words}" for place, words in found["changes"].items()),
         "",
-        table(["guardrail", "answer", "why"], rows, none="no guardrails"),
+        table(["guardrail", "asked of", "answer", "why"], rows, none="no guardrails"),
     ]
     return "\n".join(told)
 

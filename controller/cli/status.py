@@ -150,7 +150,8 @@ def _intents(attainment: Any) -> str:
 def _trial(trial: Any) -> str:
     if trial is None:
         return "trial    none"
-    return f"trial    {trial['id']} ({trial['state']}) {trial['hypothesis']}\n         " + (
+    state = f"{trial['state']}{trials.paused_by(trial)}"
+    return f"trial    {trial['id']} ({state}) {trial['hypothesis']}\n         " + (
         trials.progress(trial)
     )
 

@@ -27,10 +27,20 @@ def listed(
 @app.command("show")
 def one(
     ctx: typer.Context,
-    trial_id: Annotated[str, typer.Argument(help="A trial's id.")],
+    trial_id: Annotated[str, typer.Argument(help="A trial's id, from `trimtab trials list`.")],
     as_json: Json = False,
 ) -> None:
-    """Show a trial: the frozen plan, each unit's d and E, the ruling."""
+    """Show a trial: the frozen plan, each unit's d and E, the ruling.
+
+    d is candidate less baseline in the metric's own unit; U and attainment are shares of 1. E is
+    the evidence so far, that it is better and that it is worse: a change without effect reaches 1/α
+    with a chance of at most α. A note says why a unit does not count, or what its figure is of.
+    docs/how-it-decides.md shows a trial in pictures.
+
+    \b
+    trimtab trials list --target chat
+    trimtab trials show TRIAL_ID --json
+    """
     with root_of(ctx).client() as client:
         show(client.get(f"/v1/trials/{trial_id}"), as_json, words)
 
@@ -43,6 +53,11 @@ def progress(line: Any) -> str:
         f"{line['units_judged']} of {line['max_units']} units judged"
         f" (at least {line['min_units']}), α = {line['alpha']:g}: {told}"
     )
+
+
+def paused_by(trial: Any) -> str:
+    """By what it is paused, for after its state."""
+    return f" by {trial['paused_by']}" if trial["paused_by"] else ""
 
 
 def _table(found: Any) -> str:
@@ -70,7 +85,7 @@ def words(trial: Any) -> str:
         f" washout {plan['washout_s']:g} s, seed {plan['seed']}"
     )
     told = [
-        f"{plan['id']} is {trial['state']}, for policy {plan['policy_id']}",
+        f"{plan['id']} is {trial['state']}{paused_by(trial)}, for policy {plan['policy_id']}",
         f"hypothesis {plan['hypothesis']}",
         frozen,
         *_halves(plan),
@@ -109,6 +124,14 @@ def _order(design: str, unit: Any) -> str:
     return " ".join(arms)
 
 
+def _note(unit: Any) -> str:
+    """Why it does not count, or what its figure is of."""
+    if unit["void"] or unit["tripped"]:
+        return unit["void"] or "tripped"
+    cut = [block["arm"] for block in unit["blocks"] if block["cut"]]
+    return f"an emergency cut the {cut[0]}: it counts against it" if cut and unit["d"] else ""
+
+
 _HEADS = {"switchback": "order", "crossover": "halves", "session_split": "sessions"}
 
 
@@ -120,7 +143,7 @@ def _units(primary: str, design: str, units: Any) -> str:
             figure(unit["d"].get(primary)),
             figure((unit["e"] or {}).get(f"{primary}>0")),
             figure((unit["e"] or {}).get(f"{primary}<0")),
-            unit["void"] or ("tripped" if unit["tripped"] else ""),
+            _note(unit),
         )
         for unit in units
     ]

@@ -57,8 +57,8 @@ class KnobSettings(Section):
     safer: Safer | None = setting(
         None,
         unit="",
-        reason="up or down: the direction that lowers risk, so that one person is enough for it;"
-        " unset = towards the baseline only",
+        reason="up or down: the direction that lowers risk, so that one person is enough for it,"
+        " and the only one in which an emergency rule may move; unset = towards the baseline only",
     )
     guardrails: KnobGuardrails = Field(
         default_factory=KnobGuardrails, description="bounds of this knob alone"
@@ -132,7 +132,8 @@ class HoldbackSettings(Section):
     share: float = setting(
         0.05,
         unit="share",
-        reason="of all blocks; the price of knowing: so much of what the loop is worth",
+        reason="of all blocks, where `holdback` is declared (it is off unless it is): the price of"
+        " knowing is so much of what the loop is worth",
         ge=0.01,
         le=0.5,
     )

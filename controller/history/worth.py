@@ -206,7 +206,10 @@ def _words(report: WorthReport) -> str:
             " back)"
         )
     if report.holdback or report.strata:
-        return f"not known yet: {report.strata} strata, at least {LEAST_STRATA} are needed"
+        return (
+            f"not known yet: {report.strata} strata of the holdback, at least {LEAST_STRATA} are"
+            " needed; a block begins only where something that was kept differs from the baseline"
+        )
     if report.trials_sum is None:
         return "not measured: no holdback is declared"
     found = report.trials_sum

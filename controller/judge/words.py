@@ -49,7 +49,7 @@ def words(trial: Trial, ruling: Ruling, closed: int) -> str:
 
 def _effect_words(found: Effect | None, units: int) -> str:
     if found is None:
-        return f"{units} units with data, too few for an interval"
+        return f"{units} unit{'s' * (units != 1)} with data, too few for an interval"
     return (
         f"{found.metric} {found.estimate:+.4g} (95 % interval {found.low:+.4g} to "
         f"{found.high:+.4g}, {units} units)"

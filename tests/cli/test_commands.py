@@ -270,3 +270,22 @@ def test_settings_can_be_searched(tmp_path: Path) -> None:
     found = trimtab("settings", "list", "trial.alpha", "--json").json
     assert [(one["path"], one["default"]) for one in found] == [("trial.alpha", "0.01")]
     assert trimtab("settings", "docs").out.startswith("# Settings\n")
+
+
+def test_what_is_given_wrong_is_named_with_its_value_and_what_is_allowed(served: Served) -> None:
+    look = served.as_("viewer")
+    for words, told in (
+        (("decisions", "--target", "chatt"), "no target 'chatt'; allowed: chat\n"),
+        (("replay", "--since", "noon"), "'noon' is no moment; allowed: 10m, 2h"),
+        (("guardrails", "evaluate", "chat", "active_cap"), "allowed: a value of the knob's ladder"),
+        (("guardrails", "evaluate", "chat", "active_cap", "8", "--as", "me"), "value: 'me'"),
+    ):
+        done = look(*words)
+        assert done.code == 2, words
+        assert told in done.err
+
+
+def test_guardrails_that_are_asked_twice_say_of_what(served: Served) -> None:
+    told = served.as_("viewer")("guardrails", "evaluate", "chat", "active_cap", "16").out
+    asked = [line.split()[:3] for line in told.splitlines() if line.startswith("knob ")]
+    assert asked == [["knob", "a", "proposal"], ["knob", "a", "start"]]
