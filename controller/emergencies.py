@@ -77,12 +77,17 @@ def _over(draft: Draft, seen: Seen, policy: Policy) -> str | None:
 def _clear(draft: Draft, seen: Seen, policy: Policy) -> str | None:
     """Why a step back is due: the rule is clear, and the last step has had time to show."""
     rule = draft.declared.rules.get(policy.origin.name)
-    if rule is None or policy.state != "in_force":
+    if rule is None or policy.state != "in_force" or _beneath(draft, policy):
         return None
     clear_s = clear_for_s(draft.timers, rule.id, now_s=draft.now_us / MICROS)
     if clear_s <= 0 or clear_s < rule.for_s or not _rested(draft, seen, policy, rule):
         return None
     return f"clear for {clear_s:.0f} s"
+
+
+def _beneath(draft: Draft, policy: Policy) -> bool:
+    """Whether another emergency acts over it: a step back, being newer, would lie on top."""
+    return any(one.place == policy.place and one.id > policy.id for one in emergencies(draft))
 
 
 def _rested(draft: Draft, seen: Seen, policy: Policy, rule: Rule) -> bool:

@@ -233,8 +233,7 @@ class TargetLoop:
                 self._last_reads = _stored_last_reads(tx, name)
             if not self._past:
                 self._past = self._noted_past = _stored_past(tx, name)
-            if self._noted is None:
-                self._noted = noted(tx, name)
+            self._noted = noted(tx, name)
             if self._drift is None:
                 self._drift = self._noted_drift = noted_drift(tx.note(drift_note(name)))
         if not followed:

@@ -50,7 +50,9 @@ class Fallback(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     policy_id: str | None = None
 
 
-class SettingChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SettingChange(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """A knob's new setting; neither ``value`` nor ``law`` means inherit (the boot value; at an
     intent's scope what the target has; of the candidate's arm what all have).
     """

@@ -5,9 +5,10 @@
     windows ──► mean log TTFT and TPOT of each intent ──┐
     seconds ──► arrivals, offered tokens, length mix ───┴─► one block of one settings digest
 
-Only what ran without a candidate counts: outside trials, and on a trial's baseline arm once its
-washout is over. What a candidate does is for its judge, and is not the engine's drift. A block is
-of the digest that most of its time ran under: another digest is another engine to the watch.
+Only what ran without a candidate counts: outside trials, in a holdback's blocks (what they put in
+force has a digest of its own), and on a trial's baseline arm once its washout is over. What a
+candidate does is for its judge, and is not the engine's drift. A block is of the digest that most
+of its time ran under: another digest is another engine to the watch.
 
 Context is exogenous: what came, never what queued. A mean of logs, because one slow request in a
 hundred moves a mean of seconds as much as all the others together.
@@ -21,6 +22,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from controller.holdback.drawing import is_holdback
 from controller.judge.carry_over import plan_in_force
 from controller.trials import Trial, arm_of
 from signals.events import MICROS
@@ -82,7 +84,7 @@ def block_of(
 
 def _counts(trial: Trial | None, trial_id: str, block: int, replica: str, at_us: int) -> bool:
     """Whether what ran there then was the baseline, and nothing of a candidate was left."""
-    if not trial_id:
+    if not trial_id or is_holdback(trial_id):
         return True
     if trial is None or trial.plan.id != trial_id:
         return False

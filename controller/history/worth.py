@@ -19,7 +19,7 @@ from controller.holdback.worth import LEAST_STRATA, estimates, summed
 from controller.store.past_port import AuditLine
 from controller.store.port import AuditQuery, Tx
 from policies.policy import Effect
-from signals.errors import Rejected
+from signals.errors import NotFound, Rejected
 from signals.events import MICROS
 
 WEEK_US: Final = 7 * 86_400 * MICROS
@@ -108,7 +108,7 @@ def worth_report(tx: Tx, target: str, *, from_us: int, to_us: int, holdback: boo
         kept=kept,
         trials=sum(1 for _ in read.lines("trial.frozen")),
         verdicts=_verdicts(read),
-        emergencies=sum(1 for _ in read.lines("policy.in_force")),
+        emergencies=sum(_acted(tx, line.subject) for line in read.lines("policy.in_force")),
         glass_broken=sum(line.actor.startswith("break-glass:") for line in read.lines("control.")),
         trials_sum=summed(effects),
         cut=read.cut,
@@ -160,6 +160,14 @@ def _blocks(strata: list[AuditLine], arm: str) -> BlocksSeen:
     counted = [one for one in mine if one["values"] is not None]
     lifted = sum(one["lifted"] is not None for one in counted)
     return BlocksSeen(counted=len(counted), lifted=lifted, void=len(mine) - len(counted))
+
+
+def _acted(tx: Tx, policy_id: str) -> bool:
+    """Whether it was an emergency's act, and no step of its release."""
+    try:
+        return tx.policy(policy_id).eases is None
+    except NotFound:
+        return True
 
 
 def _kept(read: _Reader) -> Iterator[KeptThen]:

@@ -12,7 +12,14 @@ import pytest
 from controller.config.emergencies import EmergencySettings
 from controller.judge.assignment_bets import Bets
 from controller.notes import noted
-from controller.rule_notes import Episode, RuleNotes, RuleStanding, encoded, rule_notes
+from controller.rule_notes import (
+    Episode,
+    RuleNotes,
+    RuleStanding,
+    encoded,
+    rule_notes,
+    standing_of,
+)
 from controller.store.port import Decision
 from policies.policy import Policy
 from signals.features.model import WindowCounts, WindowKey, WindowRevision
@@ -148,7 +155,8 @@ def test_a_rule_that_did_harm_only_proposes_until_it_reads_otherwise(tmp_path: P
     assert proposed and not proposed[0].emergency
     assert "found to do harm" in proposed[0].reason
     other = msgspec.structs.replace(harmful, digest="of another text")
-    assert RuleNotes(standing={"fast": other}).standing["fast"].suspended
+    assert standing_of(RuleNotes(standing={"fast": harmful}), rule).suspended
+    assert not standing_of(RuleNotes(standing={"fast": other}), rule).suspended
 
 
 def test_a_verdict_falls_once_is_told_and_ends_the_delays(tmp_path: Path) -> None:
@@ -217,3 +225,25 @@ def test_a_release_stops_where_it_is_when_the_condition_is_back(tmp_path: Path) 
     world.run(40)
     assert world.cap() == 4
     assert [one.eases is None for one in world.policies("in_force")] == [False]
+
+
+def test_one_rule_s_release_does_not_lift_what_another_holds_down(tmp_path: Path) -> None:
+    """The first acts from 32 to 4 and is eased; meanwhile the second, which is slower, acts."""
+
+    def rule(name: str, above: float, for_s: int, cap: int) -> dict[str, object]:
+        when = f"batch.tokens_per_s > {above}"
+        told = {"id": name, "when": when, "for": f"{for_s}s", "cooldown": "600s"}
+        return told | {"emergency": True, "propose": {"active_cap": cap}}
+
+    both = [rule("soon", 400.0, 1, 4), rule("late", 50.0, 12, 2)]
+    world = World(tmp_path, quality=anything, mode="auto", rules=both)
+    target = world.declared.target.model_copy(update={"baseline": {"active_cap": 32}})
+    prompt = EmergencySettings(delayed_share=0.0)
+    world.declared = msgspec.structs.replace(world.declared, target=target, emergencies=prompt)
+    world.store.close()
+    world.start_controller()
+    world.run(20, until=lambda: world.cap() == 2)
+    world.run(1)
+    assert [one.eases is None for one in world.policies("in_force")] == [True, False]
+    world.run(30, until=lambda: world.cap() != 2)
+    assert world.cap() == 2
