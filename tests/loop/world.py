@@ -78,7 +78,7 @@ class World:
         self.rows = Rows(self.engine_instant)
         self.declared = declared(**trial)
         self.starts = 0
-        self._known: tuple[SqlStore, int, dict[object, Any]] | None = None
+        self._known: tuple[SqlStore, int, dict[str, Any]] | None = None
         self.start_controller()
 
     def start_controller(self) -> None:
@@ -131,30 +131,28 @@ class World:
         self, seconds: float, *, until: Callable[[], bool] | None = None, loop: bool = True
     ) -> None:
         """Let time pass in ticks; stops early when ``until`` says so."""
+        self._known = (self.store, self.store.writes, {})
         try:
             for _ in range(round(seconds / TICK_S)):
                 self.now_s = round(self.now_s + TICK_S, 3)
                 self._traffic()
                 if loop:
                     self._tick()
-                self._know()
                 if until is not None and until():
                     return
         finally:
             self._known = None
 
-    def _know(self) -> None:
-        """Asked after every tick, the store is read again only when something was written."""
-        at = (self.store, self.store.writes)
-        if self._known is None or self._known[:2] != at:
-            self._known = (*at, {})
-
-    def _once(self, what: object, read: Callable[[Tx], T]) -> T:
-        known = {} if self._known is None else self._known[2]
-        if what not in known:
+    def _once(self, what: str, read: Callable[[Tx], T]) -> T:
+        """What the store says; while time passes, read again only when something was written."""
+        known = self._known
+        if known is None or known[:2] != (self.store, self.store.writes):
+            known = (self.store, self.store.writes, {})
+            self._known = None if self._known is None else known
+        if what not in known[2]:
             with self.store.read() as tx:
-                known[what] = read(tx)
-        found: T = known[what]
+                known[2][what] = read(tx)
+        found: T = known[2][what]
         return found
 
     def _tick(self) -> None:
