@@ -67,6 +67,11 @@ class Policy(Struct, frozen=True, kw_only=True):
     ``approvals_needed``: how many different people must say yes; 2 where the risk is high.
     ``scope`` is ``target`` or an intent's name. ``begins_us``: an emergency that acts no
     sooner, for its rule is judged by that. ``eases``: the emergency that it is one step back from.
+
+    ``primary``: what it is tried by instead of the target's utility, and the difference that is to
+    be found. ``sized``: a line for each metric of users' feedback, how many exposures it takes.
+    ``provisional``: kept, and still to be confirmed by ``confirmed_by`` when those that were
+    exposed are old enough, at ``confirm_us``.
     """
 
     id: str
@@ -99,7 +104,11 @@ class Policy(Struct, frozen=True, kw_only=True):
     applied_us: int | None = None
     trial: str | None = None
     verdict: Verdict | None = None
+    primary: Guard | None = None
+    sized: tuple[str, ...] = ()
     provisional: bool = False
+    confirmed_by: tuple[str, ...] = ()
+    confirm_us: int | None = None
     begins_us: int | None = None
     eases: str | None = None
     rev: int = 0
@@ -112,7 +121,10 @@ class Policy(Struct, frozen=True, kw_only=True):
         risk = (self.risk, self.risk_why, self.lowers_risk, self.approvals_needed)
         why = (typed(self.origin), self.reason, sorted(self.evidence.items()))
         expected = None if self.expected is None else typed(self.expected)
-        shown = (at, change, risk, why, expected, tuple(typed(guard) for guard in self.guards))
+        guards = tuple(typed(guard) for guard in self.guards)
+        shown: tuple[object, ...] = (at, change, risk, why, expected, guards)
+        if self.primary is not None:
+            shown = (*shown, typed(self.primary))
         body = msgspec.json.encode(msgspec.to_builtins(shown), order="sorted")
         return hashlib.sha256(body).hexdigest()[:16]
 

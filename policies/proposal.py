@@ -13,6 +13,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     """One knob of one target, from ``before`` to ``setting``.
 
     ``reason`` is made from the evidence and carries its figures. ``evidence``: name -> figure.
+    ``primary``: as in ``Policy``.
     """
 
     target: str
@@ -25,6 +26,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     evidence: dict[str, float] = {}
     expected: Effect | None = None
     guards: tuple[Guard, ...] = ()
+    primary: Guard | None = None
     emergency: bool = False
 
     @property

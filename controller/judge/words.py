@@ -42,7 +42,7 @@ def words(trial: Trial, ruling: Ruling, closed: int) -> str:
         return f"INCONCLUSIVE: {closed} units closed, the limit; the baseline stays; {effect}"
     return (
         f"going on: {effect}; E better {up:.3g}, worse {down:.3g} of {1 / plan.alpha:.3g} needed, "
-        f"at least {plan.min_units} units"
+        f"at least {max(plan.min_units, plan.least_units)} units"
     )
 
 

@@ -37,7 +37,7 @@ from controller.learning.notes import (
 )
 from controller.reading import undo
 from controller.state import Draft, Seen
-from controller.trials import Trial, TrialPlan, Unit
+from controller.trials import PRIMARY, Trial, TrialPlan, Unit
 from policies.knobs import TARGET_SCOPE, KnobSpec
 from policies.limits import MICROS
 from policies.policy import Policy
@@ -179,7 +179,7 @@ def _context(draft: Draft, seen: Seen, unit: Unit) -> Context:
 def _ended(notes: Notes, policy: Policy, trial: Trial, place: Place) -> Notes:
     """The notes once it is kept: the least that its setting earns over the declared baseline."""
     effect = None if trial.ruling is None else trial.ruling.effect
-    if policy.state != "kept" or effect is None:
+    if policy.state != "kept" or effect is None or effect.metric != PRIMARY:
         return notes
     before = gain_of(notes, place)
     gained = Gained(low=before.low + max(0.0, effect.low), high=before.high + max(0.0, effect.high))
