@@ -96,8 +96,9 @@ class AgedPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def scale(self) -> float:
-        """s of its e-process: as that of rates, .5 of its range."""
-        return 0.5 * (self.high - self.low)
+        """s of its e-process: its bets are from a quarter to twice those
+        that a difference of the margin calls for (``eprocess.EFFECT_GRID``)."""
+        return 16.0 * self.margin
 
 
 class IntentPlan(Struct, frozen=True, kw_only=True):

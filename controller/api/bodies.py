@@ -139,7 +139,9 @@ class Proposal(Body):
             guards=tuple(
                 Guard(metric=name, margin=margin) for name, margin in sorted(self.guards.items())
             ),
-            primary=primary and Guard(metric=primary.metric, margin=primary.effect),
+            primary=None
+            if primary is None
+            else Guard(metric=primary.metric, margin=primary.effect),
         )
 
 

@@ -131,6 +131,11 @@ class Backtest:
         with self._store.read() as tx:
             return tx.trials(target=self.declared.name)
 
+    def actions(self) -> list[str]:
+        """What the audit says was done, in order."""
+        with self._store.read() as tx:
+            return [entry.action for entry in tx.audit(limit=10_000)]
+
     def clock_us(self) -> int:
         """Now, in the fleet's time."""
         return self._now_us

@@ -23,7 +23,7 @@ from typing import Final
 from msgspec import Struct, structs
 
 from controller.config.sections import TrialSettings
-from controller.judge.sample_size import POWER, UNKNOWN, exposures_needed
+from controller.judge.sample_size import FEWEST_UNITS, POWER, UNKNOWN, exposures_needed
 from controller.state import Draft, PlantInput, Seen
 from controller.trials import AgedPlan, TrialPlan
 from policies.knobs import TARGET_SCOPE
@@ -144,7 +144,7 @@ def _aged(
     share = UNKNOWN if base is None else min(1.0, max(0.0, (base - low) / (high - low)))
     needed = exposures_needed(share, guard.margin / (high - low), alpha=alpha)
     per_unit, unit_s = _exposed(plan, plant), plan.block_s * plan.blocks_per_unit
-    units = math.ceil(2 * needed / per_unit) if per_unit > 0 else 0
+    units = max(FEWEST_UNITS, math.ceil(2 * needed / per_unit)) if per_unit > 0 else 0
     days = units * unit_s / DAY_S if units else math.inf
     return AgedPlan(
         metric=guard.metric,

@@ -42,10 +42,7 @@ def plan(
     seed: int,
     split: Split | None = None,
 ) -> TrialPlan | str:
-    """The plan to freeze, or why this policy can't be tried now.
-
-    What users' feedback asks of it is added by ``feedback.with_feedback``.
-    """
+    """The plan to freeze, or why this policy can't be tried now; without users' feedback yet."""
     limits = declared.trial
     intents = intents_of(declared, plant)
     washout_s = washout_of(declared, spec.effect_delay_s, plant)
