@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from controller.arrival_history import ArrivalHistory
-from controller.asking import aged_rows, with_outcomes
+from controller.asking import AgedReader, with_outcomes
 from controller.drift.blocks import DriftBlock, block_of
 from controller.first_seen import FirstSeen
 from controller.fleet import Replica
@@ -93,6 +93,7 @@ class Looker:
         self._cached = Cached()
         self._history = ArrivalHistory()
         self._first_seen = FirstSeen(features)
+        self._aged = AgedReader(features)
 
     def look(
         self,
@@ -118,7 +119,7 @@ class Looker:
             name, closed_us = self._declared.name, seen.closed_us
             ended = outcomes(self._features, name, episodes, closed_us=closed_us)
             held = self._held(holdback, closed_us)
-            aged = aged_rows(self._features, confirming, closed_us=closed_us)
+            aged = self._aged.rows(confirming, closed_us=closed_us)
             return replace(seen, held=held, episodes=ended, aged=aged)
         except Unavailable as error:
             log.warning("%s: blind: %s", self._declared.name, error.detail)

@@ -115,7 +115,7 @@ def propose(
 
     \b
     trimtab policies propose chat active_cap 16 --reason "more batch at night"
-    trimtab policies propose chat active_cap 16 --guard copied=0.02 --reason "as above"
+    trimtab policies propose chat active_cap 16 --guard answer_copied=0.02 -m "as above"
     trimtab guardrails evaluate chat active_cap 16    # what it would meet, without proposing it
     """
     body = {

@@ -100,12 +100,12 @@ def _take_back(draft: Draft, policy: Policy, against: list[Confirmation]) -> Non
     cause = f"{verdict}: {'; '.join(one.words for one in against)}"
     undo(draft, policy, cause=cause, verdict=verdict, provisional=False)
     trial = draft.trial
-    if trial is None or trial.state != "running":
+    if trial is None or trial.state == "done":
         return
     tried = draft.policies[trial.plan.policy_id]
-    if tried.place == policy.place and tried.state in ("applying", "on_trial"):
+    if tried.place == policy.place and tried.state in ("applying", "on_trial", "paused"):
         below = f"INCONCLUSIVE: {policy.id}, below it, was reverted"
         undo(draft, tried, cause=below, verdict="INCONCLUSIVE")
-    else:
+    elif trial.state == "running":
         cut = blocks.cut(trial, now_us=draft.now_us, why=f"{policy.id} was reverted")
         draft.trial = blocks.begin(cut, now_us=draft.now_us)
