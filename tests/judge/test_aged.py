@@ -15,6 +15,7 @@ from controller.judge.eprocess import guard_e_value, pessimistic_mean
 from controller.judge.sample_size import POWER, exposures_needed, two_proportions
 from controller.judge.verdict import rule_on
 from controller.trials import AgedPlan
+from policies.runtime_config import Arm
 from signals.events import MICROS
 from signals.features.model import Outcome, RequestRow
 from tests.judge.builders import block, plan, request, trial
@@ -42,11 +43,9 @@ def rows(*arms: str) -> list[RequestRow]:
     return [request(10.0 + n, arm=arm, session_id=f"s{n}") for n, arm in enumerate(arms)]
 
 
-def means(
-    of: AgedPlan, every: list[RequestRow], *outcomes: Outcome, **changes: Any
-) -> dict[str, float]:
-    frozen = plan(design="session_split", scope="live", **changes)
-    return dict(aged_means(frozen, of, block(), every, outcomes))
+def means(of: AgedPlan, every: list[RequestRow], *outcomes: Outcome) -> dict[Arm, float]:
+    frozen = plan(design="session_split", scope="live")
+    return aged_means(frozen, of, block(), every, outcomes)
 
 
 def test_only_what_was_said_within_the_age_counts_and_silence_is_a_zero() -> None:
