@@ -4,19 +4,73 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
 
 from controller.baselines import baseline_in_force
 from controller.considering import Considered
-from controller.following import MANY
+from controller.following import MANY, said
 from controller.limiting import below, same
 from controller.state import Declared
 from controller.store.port import Decision, Principal, Tx
 from policies.guardrails import Denied
 from policies.ids import new_id
-from policies.policy import Mode, Policy
+from policies.knobs import TARGET_SCOPE, KnobSpec
+from policies.policy import Guard, Mode, Origin, Policy
 from policies.proposal import Proposal
-from signals.errors import Conflict
+from policies.settings import Setting
+from signals.errors import Conflict, Rejected
 from signals.events import MICROS
+
+MAX_LISTED: Final = 20
+"""Metrics named in an answer."""
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What a person asks for.
+
+    ``supersede``: what waits for a person on the same place gives way to it. ``guards``: declared
+    metrics that it is confirmed by, each with its margin; ``primary``: one that it is tried by
+    instead of the target's utility, with the difference that is to be found.
+    """
+
+    target: str
+    knob: str
+    setting: Setting
+    reason: str
+    scope: str = TARGET_SCOPE
+    supersede: bool = False
+    guards: tuple[Guard, ...] = ()
+    primary: Guard | None = None
+
+    def proposal(self, spec: KnobSpec, by: Principal) -> Proposal:
+        """As the rest of the house has it; ``before`` is found later. Raises ``Rejected``."""
+        return Proposal(
+            target=self.target,
+            knob=self.knob,
+            scope=self.scope,
+            setting=self.setting,
+            before=Setting(value=spec.boot),
+            origin=Origin(kind="person", name=by.name, version=by.id),
+            reason=said(self.reason),
+            guards=self.guards,
+            primary=self.primary,
+        )
+
+
+def check_metrics(tx: Tx, what: Wanted) -> None:
+    """Raise ``Rejected`` where users' feedback is asked for by a name that is not in force."""
+    known = [one.name for one in tx.definitions()]
+    asked = [*what.guards, *([] if what.primary is None else [what.primary])]
+    for guard in asked:
+        if guard.metric not in known:
+            raise Rejected(
+                f"no metric {guard.metric!r} is in force",
+                field="metric",
+                value=guard.metric,
+                allowed=known[:MAX_LISTED],
+            )
 
 
 def by_hand(
@@ -39,6 +93,7 @@ def by_hand(
         origin=proposal.origin,
         reason=proposal.reason,
         guards=proposal.guards,
+        primary=proposal.primary,
         risk=risk.risk,
         risk_why=risk.why,
         lowers_risk=risk.lowers,

@@ -124,9 +124,11 @@ def same(before: Setting, now: Setting) -> bool:
 
 
 def guards_of(declared: Declared, asked: Sequence[Guard] = ()) -> tuple[Guard, ...]:
-    """What a change may not make worse: every intent's attainment, and what it asks for itself."""
+    """What a change may not make worse: every intent's attainment, what the target is confirmed by,
+    and what it asks for itself."""
     margins = {
         f"{GUARD}:{name}": declared.trial.attainment_margin for name in declared.target.intents
     }
+    margins |= declared.target.confirm_by
     margins |= {guard.metric: guard.margin for guard in asked}
     return tuple(Guard(metric=metric, margin=one) for metric, one in sorted(margins.items()))

@@ -7,13 +7,15 @@ plant's inputs every few seconds. Nothing here decides.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from controller.arrival_history import ArrivalHistory
+from controller.asking import AgedReader, with_outcomes
 from controller.drift.blocks import DriftBlock, block_of
 from controller.first_seen import FirstSeen
 from controller.fleet import Replica
@@ -22,15 +24,23 @@ from controller.judge.trips import ended, misses_s
 from controller.outcomes import outcomes
 from controller.plant.exhaustions import exhaustions
 from controller.rating import ScopedRates
+from controller.request_shapes import (
+    context,
+    deadlines,
+    drain,
+    new_sessions_per_s,
+    traffic,
+    with_session,
+)
 from controller.rule_notes import Episode
-from controller.state import BlockCounts, BlockRows, Declared, PlantInput, Seen, Traffic
+from controller.state import BlockCounts, BlockRows, Declared, PlantInput, Seen
 from controller.trial import blocks
 from controller.trials import Block, Trial, arm_of, arms_in
 from controller.watching import Watched
 from policies.runtime_config import Arm, RuntimeConfig
 from signals.errors import Unavailable
 from signals.events import MICROS
-from signals.features.model import Features, RequestRow, SecondRow, WindowRevision
+from signals.features.model import Features, WindowRevision
 from signals.features.view import feature_values
 from signals.features.windows import merge_steps
 
@@ -44,9 +54,6 @@ RATES_EVERY_S = 10.0
 """Their windows are closed ones, which change when feedback that is late corrects them."""
 MISSES_EVERY_S = 1.0
 RECENT_REQUESTS = 200
-MIN_ENDED = 10
-"""Of the latest requests, so that their output tokens are known."""
-ASSUMED_DRAIN_S = 1.0
 SAME_CLOCK_US = 2_000_000
 
 log = logging.getLogger(__name__)
@@ -86,6 +93,7 @@ class Looker:
         self._cached = Cached()
         self._history = ArrivalHistory()
         self._first_seen = FirstSeen(features)
+        self._aged = AgedReader(features)
 
     def look(
         self,
@@ -97,9 +105,11 @@ class Looker:
         drift_us: int = 0,
         holdback: Holdback | None = None,
         episodes: Iterable[Episode] = (),
+        confirming: Mapping[str, Trial] = MappingProxyType({}),
     ) -> Seen:
         """What there is to see now. ``plant``: somebody waits for a plan, so don't wait for it.
         ``drift_us``: blocks up to then were looked at for drift. ``episodes``: of rules, open ones.
+        ``confirming``: trials of provisional policies.
 
         Without the feature store it is a blind look: the engine alone.
         """
@@ -108,7 +118,9 @@ class Looker:
             seen = self._see(observed, trial, now_us, mono_s, plant, drift_us)
             name, closed_us = self._declared.name, seen.closed_us
             ended = outcomes(self._features, name, episodes, closed_us=closed_us)
-            return replace(seen, held=self._held(holdback, closed_us), episodes=ended)
+            held = self._held(holdback, closed_us)
+            aged = self._aged.rows(confirming, closed_us=closed_us)
+            return replace(seen, held=held, episodes=ended, aged=aged)
         except Unavailable as error:
             log.warning("%s: blind: %s", self._declared.name, error.detail)
             return Seen(
@@ -199,11 +211,14 @@ class Looker:
 
     def _due(self, trial: Trial, closed_us: int) -> dict[int, BlockRows]:
         found = {}
-        for unit in blocks.due(trial, closed_us=closed_us):
+        ripe = blocks.ripening(trial, closed_us=closed_us)
+        for unit in (*ripe, *blocks.due(trial, closed_us=closed_us)):
             for block in unit.blocks:
                 rows = self._rows(trial.plan.id, block)
                 if trial.plan.design == "session_split":
                     rows = self._first_seen.told(rows, trial.plan.id, block.index)
+                if not unit.ripe:
+                    rows = with_outcomes(self._features, trial.plan.id, block.index, rows)
                 found[block.index] = rows
         return found
 
@@ -229,7 +244,7 @@ class Looker:
         )
 
     def _open(self, trial: Trial, now_us: int, mono_s: float) -> dict[tuple[int, Arm], BlockCounts]:
-        if not trial.units:
+        if blocks.open_block(trial) is None:
             return {}
         begun = [b for b in trial.units[-1].blocks if b.began_us is not None]
         if mono_s - self._cached.misses_at_s >= MISSES_EVERY_S:
@@ -297,15 +312,16 @@ class Looker:
             prefill_per_decode=steps.f / steps.b if steps.b else 0.0,
             arrivals=self._history.arrivals,
             offered=self._history.offered,
-            deadline_s=_deadlines(requests),
-            drain_p95_s=_drain(requests),
+            deadline_s=deadlines(requests),
+            drain_p95_s=drain(requests),
             fingerprint=(engines[0].fingerprint or "") if engines else "",
             points=tuple(s.steps for s in seconds if s.steps.n)[-PLANT_POINTS:],
             kv=engines[0].kv if engines else None,
-            context_tokens=_context(requests, self._declared.plant.memory_quantile),
+            context_tokens=context(requests, self._declared.plant.memory_quantile),
             exhausted=exhaustions(chain.from_iterable(requests.values()), seconds),
-            traffic=_traffic(requests, seconds),
-            with_session=_with_session(requests),
+            traffic=traffic(requests, seconds),
+            with_session=with_session(requests),
+            new_sessions_per_s=new_sessions_per_s(requests),
         )
 
 
@@ -317,70 +333,3 @@ def skew_us(seen: RuntimeConfig, now_us: int) -> int:
 
 def _of(window: WindowRevision, trial: str, block: int) -> bool:
     return window.key.trial == trial and window.key.block == block
-
-
-def _deadlines(requests: Mapping[str, Sequence[RequestRow]]) -> dict[str, float]:
-    """Per intent, the 95th percentile of arrival-to-deadline in seconds."""
-    found = {}
-    for intent, rows in requests.items():
-        spans = [row.deadline_us - row.arrival_us for row in rows if row.deadline_us is not None]
-        if spans:
-            found[intent] = _p95(spans) / MICROS
-    return found
-
-
-def _drain(requests: Mapping[str, Sequence[RequestRow]]) -> float:
-    """95th percentile of first to last token in seconds: what a running request still needs."""
-    spans = [
-        row.finished_us - row.arrival_us - row.ttft_us
-        for rows in requests.values()
-        for row in rows
-        if row.finished_us is not None and row.ttft_us is not None
-    ]
-    return max(0.0, _p95(spans) / MICROS) if spans else ASSUMED_DRAIN_S
-
-
-def _traffic(
-    requests: Mapping[str, Sequence[RequestRow]], seconds: Sequence[SecondRow]
-) -> dict[str, Traffic]:
-    """By intent. Where a queue is so long that none of the latest has ended, what each may take."""
-    found = {}
-    for intent, rows in requests.items():
-        tokens = [row.output_tokens for row in rows if row.status == "ok" and row.output_tokens > 0]
-        if len(tokens) < MIN_ENDED:
-            tokens = [row.output_tokens or row.max_tokens for row in rows]
-        if not tokens or not sum(tokens):
-            continue
-        output = sum(tokens) / len(tokens)
-        spread = sum((one - output) ** 2 for one in tokens) / len(tokens)
-        waited = sum(second.waiting.get(intent, 0) > 0 for second in seconds)
-        found[intent] = Traffic(
-            prompt_tokens=sum(row.prompt_tokens for row in rows) / len(rows),
-            output_tokens=output,
-            output_cv2=spread / output**2,
-            waiting_share=waited / len(seconds) if seconds else 0.0,
-        )
-    return found
-
-
-def _with_session(requests: Mapping[str, Sequence[RequestRow]]) -> dict[str, float]:
-    return {
-        intent: sum(row.session_id is not None for row in rows) / len(rows)
-        for intent, rows in requests.items()
-        if rows
-    }
-
-
-def _context(requests: Mapping[str, Sequence[RequestRow]], share: float) -> float:
-    """Prompt and answer of the longer ones, in tokens; what an unfinished one may still write."""
-    lengths = sorted(
-        row.prompt_tokens + (row.max_tokens if row.finished_us is None else row.output_tokens)
-        for rows in requests.values()
-        for row in rows
-    )
-    return float(lengths[min(len(lengths) - 1, int(share * len(lengths)))]) if lengths else 0.0
-
-
-def _p95(values: Sequence[int]) -> int:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, (95 * len(ordered)) // 100)]

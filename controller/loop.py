@@ -31,6 +31,7 @@ from controller.reading import take_in
 from controller.rule_judging import judge_rules
 from controller.state import Draft, LoopState, Seen, Step
 from controller.trial import blocks
+from controller.trial.confirming import confirm, size
 from controller.trial.judging import judge
 from controller.trial.starting import start
 from controller.trial.suspending import suspend
@@ -52,6 +53,7 @@ def step(state: LoopState, seen: Seen, *, now_us: int, rng: Random) -> Step:
         if not seen.blind:
             judge(draft, seen)
             teach(draft, seen)
+            confirm(draft, seen)
         judge_rules(draft, seen)
         release(draft, seen)
         heed(draft)
@@ -59,6 +61,7 @@ def step(state: LoopState, seen: Seen, *, now_us: int, rng: Random) -> Step:
         if not seen.blind:
             start(draft, seen)
             propose(draft, seen)
+            size(draft, seen)
         expire(draft)
     hold_back(draft, seen)
     return finish(draft, skew_us=seen.skew_us)
@@ -91,6 +94,7 @@ def finish(draft: Draft, *, skew_us: int) -> Step:
     return Step(
         born=tuple(draft.born),
         moves=tuple(draft.moves),
+        amends=tuple(draft.amends),
         trial=trial if trial != draft.state.trial else None,
         adopted=tuple(draft.adopted),
         ended=tuple(draft.ended),

@@ -14,7 +14,9 @@ from controller.considering import Evaluation, consider, evaluate
 from controller.declaring import ChangeOperations
 from controller.following import MANY, said
 from controller.hand_made import (
+    Wanted,
     by_hand,
+    check_metrics,
     check_unmoved,
     decision,
     denial,
@@ -52,25 +54,30 @@ class Operations(ChangeOperations, BaselineOperations):
         scope: str = TARGET_SCOPE,
         supersede: bool = False,
     ) -> Policy:
-        """A change proposed by hand; it waits for approval whatever the mode.
-
-        ``supersede``: what waits for a person on the same place gives way to it. Raises
-        ``Conflict`` naming the guardrail that denies it; the denial is recorded.
-        """
-        declared, seen, spec = self._known(target, knob, scope)
-        check_setting(spec, setting)
-        now_us = self._clock()
-        wanted = Proposal(
+        """A change proposed by hand, as ``propose_wanted``."""
+        wanted = Wanted(
             target=target,
             knob=knob,
-            scope=scope,
             setting=setting,
-            before=Setting(value=spec.boot),
-            origin=Origin(kind="person", name=by.name, version=by.id),
-            reason=said(reason),
+            reason=reason,
+            scope=scope,
+            supersede=supersede,
         )
+        return self.propose_wanted(wanted, by=by)
+
+    def propose_wanted(self, what: Wanted, *, by: Principal) -> Policy:
+        """A change proposed by hand; it waits for approval whatever the mode.
+
+        Raises ``Conflict`` naming the guardrail that denies it; the denial is recorded. Raises
+        ``Rejected`` where it is to be judged by a metric that is not in force.
+        """
+        declared, seen, spec = self._known(what.target, what.knob, what.scope)
+        check_setting(spec, what.setting)
+        now_us = self._clock()
+        wanted = what.proposal(spec, by)
         with self._store.write() as tx:
-            yields = waiting_on(tx, wanted) if supersede else []
+            check_metrics(tx, what)
+            yields = waiting_on(tx, wanted) if what.supersede else []
             found = consider(
                 tx,
                 declared,
@@ -80,7 +87,7 @@ class Operations(ChangeOperations, BaselineOperations):
                 now_us=now_us,
                 without=[one.id for one in yields],
             )
-            policy = by_hand(declared, found, tx.modes(target), by=by, now_us=now_us)
+            policy = by_hand(declared, found, tx.modes(what.target), by=by, now_us=now_us)
             denied = refused(found.case)
             if denied is None:
                 give_way(tx, yields, policy, by=by, now_us=now_us)

@@ -109,6 +109,7 @@ def enter(
             evidence=dict(proposal.evidence),
             expected=proposal.expected,
             guards=guards_of(limits, proposal.guards),
+            primary=proposal.primary,
             risk=found.risk,
             risk_why=found.why,
             lowers_risk=found.lowers,

@@ -17,6 +17,7 @@ import msgspec
 
 from controller import loop
 from controller.act_journal import record
+from controller.asking import asked_of
 from controller.baselines import baseline_in_force
 from controller.carried_over import carry_over, left_over, note_of
 from controller.considering import remembered
@@ -143,6 +144,7 @@ class TargetLoop:
             drift_us=state.drift.to_us,
             holdback=holdback_of(state.noted),
             episodes=rule_notes(state.noted).episodes.values(),
+            confirming=state.asked.confirming,
         )
         if self._carries_over(seen, now_us):
             return True
@@ -249,9 +251,10 @@ class TargetLoop:
         name = self._declared.name
         settled_us = now_us - self._declared.guardrails.settle_s * MICROS
         trials = tx.trials(target=name, running=True, limit=1)
+        policies = remembered(tx, name)
         return LoopState(
             declared=self._declared,
-            policies=remembered(tx, name),
+            policies=policies,
             trial=trials[0] if trials else None,
             control=tx.control(name),
             modes=tx.modes(name),
@@ -261,6 +264,7 @@ class TargetLoop:
             last_reads=self._last_reads,
             timers=self._timers,
             ours=self._ours,
+            asked=asked_of(tx, policies, now_us=now_us),
         )
 
     def _step(self, state: LoopState, seen: Seen, now_us: int) -> Step:
@@ -307,7 +311,15 @@ class TargetLoop:
         return due_drift(step.drift, self._noted_drift, self._declared.drift)
 
     def _writes(self, step: Step) -> bool:
-        changed = (step.born, step.moves, step.facts, step.adopted, step.ended, step.decisions)
+        changed = (
+            step.born,
+            step.moves,
+            step.amends,
+            step.facts,
+            step.adopted,
+            step.ended,
+            step.decisions,
+        )
         memory = step.last_reads != self._last_reads or step.noted != self._noted
         memory = memory or self._notes_past(step) or self._notes_drift(step)
         return any(changed) or step.trial is not None or memory
@@ -327,6 +339,8 @@ class TargetLoop:
             )
         for move in step.moves:
             tx.move(move.policy, move.after, actor=move.actor, at_us=now_us, **move.changes)
+        for one in step.amends:
+            tx.amend(one.policy, one.what, actor=LOOP, at_us=now_us, **one.changes)
         if step.trial is not None:
             tx.save_trial(step.trial)
         for adopted in step.adopted:

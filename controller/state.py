@@ -34,7 +34,8 @@ from policies.policy import Mode, Policy
 from policies.runtime_config import Arm, RuntimeConfig
 from policies.settings import Setting
 from signals.events import KvLayout, StepMoments
-from signals.features.model import RequestRow, SecondRow
+from signals.features.model import Outcome, RequestRow, SecondRow
+from signals.settings import MetricSettings
 
 LOOP = "loop"
 """The principal that the loop's own acts are recorded under."""
@@ -69,6 +70,15 @@ class LastRead(Struct, frozen=True, kw_only=True):
     seq: int
 
 
+class Asked(Struct, frozen=True, kw_only=True):
+    """Declared ``metrics`` in force; ``capped``: producers whose share of rates is bounded, who
+    have no say in verdicts; ``confirming``: by policy that is kept provisionally, its trial."""
+
+    metrics: Mapping[str, MetricSettings] = {}
+    capped: tuple[str, ...] = ()
+    confirming: Mapping[str, Trial] = {}
+
+
 class LoopState(Struct, frozen=True, kw_only=True):
     """Everything the loop remembers of one target. All of it survives a crash but the timers.
 
@@ -79,6 +89,7 @@ class LoopState(Struct, frozen=True, kw_only=True):
     ``changes``: declared ones that are open, or ended within ``guardrails.settle_s``.
     ``noted``: by name, what a part of the loop keeps for itself; written when it has changed.
     ``drift``: what is usual, and an alarm; noted now and then, and whenever the alarm has changed.
+    ``asked``: what is asked of users' feedback.
     """
 
     declared: Declared
@@ -96,16 +107,19 @@ class LoopState(Struct, frozen=True, kw_only=True):
     past: Mapping[str, ReplicaPast] = {}
     noted: Mapping[str, str] = {}
     drift: DriftState = DriftState()
+    asked: Asked = Asked()
 
 
 class BlockRows(Struct, frozen=True, kw_only=True):
     """All that is known of one block. ``incomplete``: telemetry has a gap in it. ``earlier``: those
-    of its sessions that came in an earlier block of the trial, where sessions are split."""
+    of its sessions that came in an earlier block of the trial, where sessions are split.
+    ``outcomes``: what users said of its requests, where that is asked for."""
 
     requests: tuple[RequestRow, ...]
     seconds: tuple[SecondRow, ...]
     incomplete: bool
     earlier: frozenset[str] = frozenset()
+    outcomes: tuple[Outcome, ...] = ()
 
 
 class BlockCounts(Struct, frozen=True, kw_only=True):
@@ -144,7 +158,8 @@ class PlantInput(Struct, frozen=True, kw_only=True):
     engine keeps keys and values (None: not announced), ``context_tokens``: how long the longer of
     its recent requests are, prompt and answer (0: none was seen). ``traffic``: by intent.
     ``exhausted``: lives of replicas that ended because memory was exhausted, as recent requests
-    tell. ``with_session``: by intent, the share of its recent requests that name a session.
+    tell. ``with_session``: by intent, the share of its recent requests that name a session;
+    ``new_sessions_per_s``: how many sessions began of late, one that is not named by each request.
     """
 
     moments: StepMoments
@@ -161,6 +176,7 @@ class PlantInput(Struct, frozen=True, kw_only=True):
     exhausted: tuple[Exhaustion, ...] = ()
     traffic: Mapping[str, Traffic] = {}
     with_session: Mapping[str, float] = {}
+    new_sessions_per_s: Mapping[str, float] = {}
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -174,6 +190,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     ``replicas``: what each one last showed, also those that do not answer now. ``drift``: blocks
     that closed since the last one that was taken in. ``episodes``: by policy, how those of rules
     ended whose horizon is over (None: no request ended in it).
+    ``aged``: by policy that is to be confirmed, the rows of its trial's blocks, all old enough.
     """
 
     observed: RuntimeConfig | None
@@ -190,6 +207,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     replicas: tuple[RuntimeConfig, ...] = ()
     drift: tuple[DriftBlock, ...] = ()
     episodes: Mapping[str, float | None] = {}
+    aged: Mapping[str, Mapping[int, BlockRows]] = {}
 
     def counts(self, block: int, arm: Arm) -> BlockCounts:
         """Of one arm of a block of the open unit; nothing yet where nothing is known."""
@@ -202,6 +220,14 @@ class Move(Struct, frozen=True, kw_only=True):
     policy: Policy
     after: State
     actor: str
+    changes: dict[str, Any]
+
+
+class Amend(Struct, frozen=True, kw_only=True):
+    """Fields of a policy that change while its state stays. ``what``: as ``policy.<what>``."""
+
+    policy: Policy
+    what: str
     changes: dict[str, Any]
 
 
@@ -236,6 +262,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
     born: tuple[Policy, ...]
     moves: tuple[Move, ...]
+    amends: tuple[Amend, ...] = ()
     trial: Trial | None
     adopted: tuple[Override, ...]
     ended: tuple[Ended, ...]
@@ -268,6 +295,7 @@ class Draft:
         self.timers = state.timers
         self.born: list[Policy] = []
         self.moves: list[Move] = []
+        self.amends: list[Amend] = []
         self.adopted: list[Override] = []
         self.ended: list[Ended] = []
         self.told = state.told
@@ -294,6 +322,15 @@ class Draft:
         )
         self.policies[policy.id] = moved
         return moved
+
+    def amend(self, policy: Policy, what: str, **changes: Any) -> Policy:
+        """Change fields of a policy that this step does not move."""
+        self.amends.append(Amend(policy=policy, what=what, changes=changes))
+        amended = msgspec.structs.replace(
+            policy, updated_us=self.now_us, rev=policy.rev + 1, **changes
+        )
+        self.policies[policy.id] = amended
+        return amended
 
     def bear(self, policy: Policy) -> Policy:
         """Add a new policy, in state proposed."""

@@ -64,6 +64,43 @@ class GuardPlan(Struct, frozen=True, kw_only=True):
     scale: float
 
 
+class AgedPlan(Struct, frozen=True, kw_only=True):
+    """A business or semantic metric, read at a fixed age, and how many exposures it takes.
+
+    ``margin``: how much worse it may not be (a guard), or the difference that is to be found (the
+    primary metric), in its own unit. ``low``, ``high``: its bounds; ``sign`` −1: lower is better,
+    and every figure of it is turned round. ``absent_zero``: who has no value by then counts as 0.
+    ``adds``: values of one request add up. ``capped``: producers that do not count.
+
+    ``base``: its mean as it was known (None: not known, taken for the middle). ``needed``:
+    exposures of each arm, ``units`` that bring so many, ``days`` that takes. ``shown``: so many fit
+    into the trial, so that it must be shown to be no worse; else only harm is looked for.
+    """
+
+    metric: str
+    margin: float
+    age_s: int
+    low: float
+    high: float
+    sign: int = 1
+    absent_zero: bool = True
+    adds: bool = False
+    capped: tuple[str, ...] = ()
+    base: float | None = None
+    exposure: Literal["session", "request"] = "request"
+    needed: int = 0
+    per_day: float = 0.0
+    days: float = 0.0
+    units: int = 0
+    shown: bool = True
+
+    @property
+    def scale(self) -> float:
+        """s of its e-process: its bets are from a quarter to twice those
+        that a difference of the margin calls for (``eprocess.EFFECT_GRID``)."""
+        return 16.0 * self.margin
+
+
 class IntentPlan(Struct, frozen=True, kw_only=True):
     """What U and the guards need to know of one intent. ``deadline_s`` is the metric's own H."""
 
@@ -83,6 +120,10 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     undecided. Times in seconds. ``split``: a crossover's two halves; replicas in neither stay on
     the baseline and are not counted. ``share``: of the sessions of a split have the candidate.
     ``rarest_loss``: a loss in this share of the units is to be excluded before IMPROVED.
+
+    ``aged``: metrics that a kept policy is confirmed by, once its exposures are old enough;
+    ``aged_primary``: the primary metric where it is such a one. ``least_units``: counted before
+    IMPROVED, so that as many are exposed as these need.
 
     ``alpha`` is of IMPROVED, and is less where little is left of the budget of trials;
     ``harm_alpha`` of HARMED, which must not take longer for that (None: as ``alpha``).
@@ -118,6 +159,9 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
     rarest_loss: float | None = None
     baseline: Setting
     candidate: Setting
+    aged: tuple[AgedPlan, ...] = ()
+    aged_primary: AgedPlan | None = None
+    least_units: int = 0
     design: Design = "switchback"
     split: Split = ((), ())
     share: float = 0.5
@@ -127,6 +171,11 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
         """What E of any of the G + 1 metrics must reach for HARMED."""
         alpha = self.alpha if self.harm_alpha is None else self.harm_alpha
         return (len(self.guards) + 1) / alpha
+
+    @property
+    def ripens_s(self) -> int:
+        """How old the youngest exposure of a unit must be before it counts, in seconds."""
+        return 0 if self.aged_primary is None else self.aged_primary.age_s
 
     @property
     def blocks_per_unit(self) -> int:
@@ -187,8 +236,10 @@ class Unit(Struct, frozen=True, kw_only=True):
     """Its blocks and, once all are closed, d = candidate − baseline for each metric.
 
     Two blocks in a switchback, one in a crossover. ``judged``: they are closed and ``d`` is final;
-    ``void``: why it can't be counted. ``halves``: d over the first and the second half of the
-    counted windows. ``sessions``: how many came first in this unit, by arm, in a session split.
+    ``void``: why it can't be counted. ``ripe`` False: judged, and its exposures are not yet old
+    enough for the primary metric, so it does not count yet. ``halves``: d over the first and the
+    second half of the counted windows. ``sessions``: how many came first in this unit, by arm, in a
+    session split.
     """
 
     index: int
@@ -199,6 +250,7 @@ class Unit(Struct, frozen=True, kw_only=True):
     values: dict[str, dict[str, float]] = {}
     tripped: bool = False
     judged: bool = False
+    ripe: bool = True
     void: str | None = None
 
 

@@ -68,6 +68,11 @@ class Policy(Struct, frozen=True, kw_only=True):
     ``scope`` is ``target`` or an intent's name. ``begins_us``: an emergency that acts no
     sooner, for its rule is judged by that. ``eases``: the emergency that it is one step back from.
     ``review``: what it would replace was kept on an engine that has changed since.
+
+    ``primary``: what it is tried by instead of the target's utility, and the difference that is to
+    be found. ``sized``: a line for each metric of users' feedback, how many exposures it takes.
+    ``provisional``: kept, and still to be confirmed by ``confirmed_by`` when those that were
+    exposed are old enough, at ``confirm_us``.
     """
 
     id: str
@@ -100,7 +105,11 @@ class Policy(Struct, frozen=True, kw_only=True):
     applied_us: int | None = None
     trial: str | None = None
     verdict: Verdict | None = None
+    primary: Guard | None = None
+    sized: tuple[str, ...] = ()
     provisional: bool = False
+    confirmed_by: tuple[str, ...] = ()
+    confirm_us: int | None = None
     begins_us: int | None = None
     eases: str | None = None
     review: bool = False
@@ -114,7 +123,10 @@ class Policy(Struct, frozen=True, kw_only=True):
         risk = (self.risk, self.risk_why, self.lowers_risk, self.approvals_needed)
         why = (typed(self.origin), self.reason, sorted(self.evidence.items()))
         expected = None if self.expected is None else typed(self.expected)
-        shown = (at, change, risk, why, expected, tuple(typed(guard) for guard in self.guards))
+        guards = tuple(typed(guard) for guard in self.guards)
+        shown: tuple[object, ...] = (at, change, risk, why, expected, guards)
+        if self.primary is not None:
+            shown = (*shown, typed(self.primary))
         body = msgspec.json.encode(msgspec.to_builtins(shown), order="sorted")
         return hashlib.sha256(body).hexdigest()[:16]
 

@@ -14,6 +14,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
     ``reason`` is made from the evidence and carries its figures. ``evidence``: name -> figure.
     ``review``: what the place has was kept on an engine that has changed since.
+    ``primary``: as in ``Policy``.
     """
 
     target: str
@@ -26,6 +27,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     evidence: dict[str, float] = {}
     expected: Effect | None = None
     guards: tuple[Guard, ...] = ()
+    primary: Guard | None = None
     emergency: bool = False
     review: bool = False
 

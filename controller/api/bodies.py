@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from controller.hand_made import Wanted
 from controller.keys import ANY, MAX_GRACE_S, MAX_RATE_PER_S, KeyRequest
 from controller.override_acts import OverrideRequest
 from controller.store.port import Role
@@ -14,7 +15,7 @@ from policies.changes import ChangeKind
 from policies.knobs import TARGET_SCOPE
 from policies.laws import Variable
 from policies.overrides import Expiries, OverrideKind
-from policies.policy import Mode, OriginKind
+from policies.policy import Guard, Mode, OriginKind
 from policies.runtime_config import MAX_EXPIRY_S, Shrink
 from policies.settings import Setting
 from signals.errors import Rejected
@@ -26,6 +27,7 @@ Place = Annotated[
     str,
     Field(pattern=r"^[a-z][a-z0-9_]*(@[a-z][a-z0-9_]*)?$", max_length=128),
 ]
+Margin = Annotated[float, Field(gt=0, le=1e12)]
 Names = Annotated[tuple[str, ...], Field(max_length=256)]
 
 
@@ -94,6 +96,13 @@ class SettingBody(Body):
         return msgspec.convert(plain, Setting)
 
 
+class PrimaryBody(Body):
+    """A declared metric that a change is tried by."""
+
+    metric: Name
+    effect: Margin = Field(description="the smallest difference that is to be found, in its unit")
+
+
 class Proposal(Body):
     """A policy by hand."""
 
@@ -105,6 +114,35 @@ class Proposal(Body):
     supersede: bool = Field(
         default=False, description="what waits for a person on the same place gives way to it"
     )
+    guards: dict[Name, Margin] = Field(
+        default_factory=dict,
+        max_length=8,
+        description="declared metric: margin, in its own unit; kept provisionally until users'"
+        " feedback has not shown it worse by so much",
+    )
+    primary: PrimaryBody | None = Field(
+        default=None,
+        description="a declared metric that it is tried by, instead of the target's utility; only"
+        " where sessions are split",
+    )
+
+    def wanted(self) -> Wanted:
+        """As the rest of the house has it. Raises ``Rejected``."""
+        primary = self.primary
+        return Wanted(
+            target=self.target,
+            knob=self.knob,
+            setting=self.setting.setting(),
+            reason=self.reason,
+            scope=self.scope,
+            supersede=self.supersede,
+            guards=tuple(
+                Guard(metric=name, margin=margin) for name, margin in sorted(self.guards.items())
+            ),
+            primary=None
+            if primary is None
+            else Guard(metric=primary.metric, margin=primary.effect),
+        )
 
 
 class RevertBody(WithReason):

@@ -80,19 +80,12 @@ def listed(
 def proposed(proposal: Proposal, services: Wired, caller: Caller) -> Response:
     """Propose a change by hand. Somebody else approves it; 409 names the guardrail that denies it.
 
-    What lowers risk may be approved by the proposer himself.
+    What lowers risk may be approved by the proposer himself. How many sessions or requests its
+    ``guards`` and ``primary`` need is in ``sized``, as soon as the loop has looked.
     """
     check_target(caller, proposal.target)
     check_scope(caller, proposal.scope)
-    made = services.operations.propose(
-        proposal.target,
-        proposal.knob,
-        proposal.setting.setting(),
-        proposal.reason,
-        by=caller,
-        scope=proposal.scope,
-        supersede=proposal.supersede,
-    )
+    made = services.operations.propose_wanted(proposal.wanted(), by=caller)
     where = {"Location": f"/v1/policies/{made.id}"}
     return Answer(shapes.policy(made), status_code=201, headers=where)
 

@@ -19,7 +19,7 @@ from policies.policy import Policy
 
 MOVING: Final[dict[str, State]] = {f"policy.{state}": state for state in STATES}
 COLUMNS: Final = ("id", "target", "knob", "state", "rev", "updated_us")
-AMENDS: Final = frozenset({"policy.seconded"})
+AMENDS: Final = frozenset({"policy.seconded", "policy.sized", "policy.confirmed"})
 UNKNOWN: Final = object()
 """What an archived entry recorded, while its archive is not at hand."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
-from controller.backtest.features import SimulatedFeatures
+from controller.backtest.features import SimulatedFeatures, Users
 from controller.baselines import bring_in_baseline
 from controller.expecting import ExpectingStore
 from controller.fleet import Fleet, Replica
@@ -27,6 +27,7 @@ from policies.runtime_config import Patch, RuntimeConfig
 from policies.settings import Setting
 from signals.errors import Conflict
 from signals.events import MICROS
+from signals.settings import MetricSettings
 
 TICK_S = 0.5
 LATENESS_S = 2
@@ -58,6 +59,8 @@ class SimulatedActuator:
 class Backtest:
     """A controller beside a fleet. ``folder`` is for its store and latch; the caller removes it.
 
+    ``users``: what they say of each request; ``metrics``: declared ones, by which that is read.
+
     Begun on a folder that another left, it goes on from there, as after a restart. The same
     arguments give the same life, but for the ids of what persons do.
     """
@@ -70,6 +73,8 @@ class Backtest:
         *,
         seed: int,
         tick_s: float = TICK_S,
+        users: Users | None = None,
+        metrics: Mapping[str, MetricSettings] | None = None,
     ) -> None:
         self.declared = declared
         self.fleet = fleet
@@ -78,7 +83,7 @@ class Backtest:
         self._tick_us = round(tick_s * MICROS)
         self._rng = Random(seed)
         self._store = open_store(address_of(folder / "store.db"))
-        self._features = SimulatedFeatures(fleet)
+        self._features = SimulatedFeatures(fleet, users)
         replicas = [self._replica(name) for name in fleet.replicas]
         engines = Fleet({declared.name: replicas}, Latch(folder / "latch.json"))
         self._loop = self._looping(engines, replicas[0])
@@ -93,6 +98,8 @@ class Backtest:
         )
         with self._store.write() as tx:
             bring_in_baseline(tx, declared.name, declared.target, now_us=self.clock_us())
+            for name, metric in (metrics or {}).items():
+                tx.declare(name, metric, managed_by="file", actor="file", at_us=self.clock_us())
 
     def run(self, seconds: float, *, until: Callable[[], bool] | None = None) -> None:
         """Let time pass, a tick at a time; end early once ``until`` says so."""
@@ -123,6 +130,11 @@ class Backtest:
         """All, newest first."""
         with self._store.read() as tx:
             return tx.trials(target=self.declared.name)
+
+    def actions(self) -> list[str]:
+        """What the audit says was done, in order."""
+        with self._store.read() as tx:
+            return [entry.action for entry in tx.audit(limit=10_000)]
 
     def clock_us(self) -> int:
         """Now, in the fleet's time."""

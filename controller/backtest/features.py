@@ -8,7 +8,7 @@ something has changed since they were asked for last.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.simulated.fleet import Fleet
 from signals.events import MICROS, Second
@@ -34,14 +34,18 @@ RECENT_US = 120 * MICROS
 MAX_SLICES = 256
 """Folded stretches of 5 s that are remembered: 20 minutes, more than a block takes."""
 
+Users = Callable[[RequestRow], Sequence[Outcome]]
+"""What users say of a request, each at its own time. The same whenever it is asked for."""
 Records = tuple[list[RequestRow], list[Second]]
 
 
 class SimulatedFeatures:
-    """See ``Features``. What is asked for is of the fleet's one target."""
+    """See ``Features``. What is asked for is of the fleet's one target. ``users``: who say
+    something afterwards; without them nobody gives feedback."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, users: Users | None = None) -> None:
         self._fleet = fleet
+        self._users = users
         self._asked_us: dict[tuple[str, int | None], int] = {}
         self._slices: dict[int, tuple[Records, list[WindowRevision]]] = {}
 
@@ -124,14 +128,24 @@ class SimulatedFeatures:
         return found[:limit]
 
     def outcomes(self, request_id: str) -> Sequence[Outcome]:
-        """Nobody gives feedback here."""
-        del request_id
-        return ()
+        """What users said of one of the latest requests."""
+        row = self.request(request_id)
+        return () if row is None else self._said([row])
+
+    def trial_outcomes(self, trial: str, *, block: int) -> Sequence[Outcome]:
+        """What users said by now of a block's requests."""
+        return self._said(self.trial_requests(trial, block=block))
 
     def engines(self, target: str) -> Sequence[EngineSeen]:
         """The replicas."""
         del target
         return list(self._fleet.engines())
+
+    def _said(self, rows: Sequence[RequestRow]) -> list[Outcome]:
+        if self._users is None:
+            return []
+        said = [one for row in rows for one in self._users(row) if one.time_us <= self.now_us]
+        return sorted(said, key=lambda one: one.time_us)
 
     def _slice(self, at_us: int) -> list[WindowRevision]:
         """The windows of 5 s, folded anew only when something in them has changed."""

@@ -92,12 +92,30 @@ def propose(
     supersede: Annotated[
         bool, typer.Option(help="What waits for a person on the same place gives way to it.")
     ] = False,
+    guard: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="METRIC=MARGIN of users' feedback: kept provisionally until it is no worse by"
+            " so much, in the metric's unit; repeatable."
+        ),
+    ] = None,
+    primary: Annotated[
+        str | None,
+        typer.Option(
+            help="METRIC=DIFFERENCE: tried by this metric of users' feedback instead of utility;"
+            " only where sessions are split."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Propose a change by hand; somebody else approves it (two people where the risk is high).
 
+    How many sessions or requests --guard and --primary need, and how long that takes, is shown by
+    `trimtab policies show` before anybody approves.
+
     \b
     trimtab policies propose chat active_cap 16 --reason "more batch at night"
+    trimtab policies propose chat active_cap 16 --guard answer_copied=0.02 -m "as above"
     trimtab guardrails evaluate chat active_cap 16    # what it would meet, without proposing it
     """
     body = {
@@ -107,7 +125,11 @@ def propose(
         "setting": setting_of(value, law, preempt=preempt),
         "reason": reason,
         "supersede": supersede,
+        "guards": dict(margin_of(one) for one in guard or ()),
     }
+    if primary is not None:
+        metric, effect = margin_of(primary)
+        body["primary"] = {"metric": metric, "effect": effect}
     with root_of(ctx).client() as client:
         show(client.post("/v1/policies", body), as_json, _words)
 
@@ -196,6 +218,19 @@ def setting_of(value: int | None, law: Path | None, *, preempt: bool) -> dict[st
     return setting | ({"value": value} if law is None else {"law": read_law(law)})
 
 
+def margin_of(text: str) -> tuple[str, float]:
+    """``converted=0.02`` as a metric and a figure. Raises ``Rejected``.
+
+    >>> margin_of("converted=0.02")
+    ('converted', 0.02)
+    """
+    metric, _, figure = text.partition("=")
+    try:
+        return metric, float(figure)
+    except ValueError as error:
+        raise Rejected(f"{text!r} is not METRIC=NUMBER", value=text) from error
+
+
 def read_law(path: Path) -> Any:
     """A law as it is in a file. Raises ``Rejected``."""
     try:
@@ -250,6 +285,15 @@ def _words(policy: Any) -> str:
     told += [f"approved  {_yes(one)}" for one in policy["approvals"]]
     told += [f"evidence  {name} = {value:.4g}" for name, value in policy["evidence"].items()]
     told += [f"guard     {g['metric']} no worse by {g['margin']:g}" for g in policy["guards"]]
+    if policy["primary"] is not None:
+        primary = policy["primary"]
+        told.append(f"tried by  {primary['metric']}, a difference of {primary['margin']:g}")
+    told += [f"needs     {line}" for line in policy["sized"]]
+    if policy["provisional"]:
+        by, when_ = ", ".join(policy["confirmed_by"]), when(policy["confirm_us"])
+        told.append(f"kept      provisionally, to be confirmed by {by} at {when_}")
+    elif policy["confirmed_by"]:
+        told.append(f"confirmed by {', '.join(policy['confirmed_by'])}")
     for name in ("verdict", "cause", "trial", "decided_by"):
         if policy.get(name) is not None:
             told.append(f"{name:<9} {policy[name]}")

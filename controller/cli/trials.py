@@ -90,10 +90,23 @@ def words(trial: Any) -> str:
         frozen,
         *_halves(plan),
         *(f"guard      {g['metric']} no worse by {g['margin']:g}" for g in plan["guards"]),
+        *_feedback(plan),
         _units(plan["primary"], plan["design"], trial["units"]),
         f"ruling     {ruling['words'] if ruling else 'none yet'}",
     ]
     return "\n".join(told)
+
+
+def _feedback(plan: Any) -> list[str]:
+    """What of users' feedback it is judged by, and how many exposures each metric needs."""
+    primary = [plan["aged_primary"]] if plan["aged_primary"] else []
+    told = [("by       ", one) for one in primary] + [("later    ", one) for one in plan["aged"]]
+    return [
+        f"{label}  {one['metric']}, margin {one['margin']:g}, {one['age_s']} s after arrival:"
+        f" {one['needed']} {one['exposure']}s of each arm needed, {one['units']} units,"
+        f" {one['days']:g} days{'' if one['shown'] else '; guard only: harm is looked for'}"
+        for label, one in told
+    ]
 
 
 def _unit(plan: Any) -> str:

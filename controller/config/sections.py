@@ -136,6 +136,14 @@ class TrialSettings(Section):
         gt=0,
         le=0.5,
     )
+    feedback_days: int = setting(
+        14,
+        unit="days",
+        reason="a metric of users' feedback that needs more exposures than come in so long is no"
+        " primary metric, and as a guard only harm is looked for",
+        ge=1,
+        le=365,
+    )
     max_error_rate: float = setting(
         0.05, unit="share", reason="hard trip: errors among the candidate's answers", gt=0, le=1
     )

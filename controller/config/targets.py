@@ -18,6 +18,9 @@ from signals.settings import IntentSettings, Name
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+(:\d+)?/?$")]
 
 
+Margin = Annotated[float, Field(gt=0, le=1e12)]
+
+
 class EngineChoice(Section):
     """Which engine serves a target, and where its control listener is."""
 
@@ -175,6 +178,13 @@ class TargetSettings(Section):
         default=None,
         description="unset = none; set, a share of blocks is spent on the baseline, drawn by"
         " chance, and `trimtab report worth` tells what the loop is worth",
+    )
+    confirm_by: dict[Name, Margin] = setting(
+        dict,
+        unit="metric's",
+        reason="metric: margin; what is kept stays provisional until users' feedback of those who"
+        " were exposed, at the metric's full age, has not shown it worse by so much",
+        max_length=8,
     )
     rules: tuple[RuleSettings, ...] = setting(
         (), unit="", reason="declared triggers; each only proposes", max_length=64

@@ -11,7 +11,8 @@ NO_DATA        ``min_units`` closed and not one with data; neither good nor bad
 INCONCLUSIVE   ``max_units`` closed without another verdict
 =============  ====================================================================================
 
-Checked in that order; HARMED and IMPROVED by evidence from ``min_units`` counted units on.
+IMPROVED waits for ``least_units`` where users' feedback is to be read later: so many must have been
+exposed. Checked in that order; HARMED and IMPROVED by evidence from ``min_units`` counted units on.
 ``max_units`` counts void units too, so that a trial ends; not where rare losses are to be excluded,
 for a void unit excludes nothing, and one of them would end a plan of just so many in vain. HARMED
 needs no mean condition: a consistent loss is enough to go back. Hard trips are ruled by
@@ -35,15 +36,16 @@ def rule_on(trial: Trial) -> Ruling:
     """Where the trial stands after its closed units. Pure; the same trial, the same ruling."""
     plan = trial.plan
     units = counted_units(trial)
-    closed = sum(unit.judged or unit.void is not None for unit in trial.units)
+    closed = sum((unit.judged and unit.ripe) or unit.void is not None for unit in trial.units)
     e = e_values(trial)
     found: tuple[Verdict | None, str | None] = (None, None)
     enough = len(units) >= plan.min_units
+    exposed = len(units) >= plan.least_units or closed >= plan.max_units
     if enough and (metric := _harmed(trial, e)):
         found = ("HARMED", f"evidence:{metric}")
     elif trial.trips >= plan.max_trips:
         found = ("INCONCLUSIVE", "latency_trips")
-    elif enough and _improved(trial, e, units):
+    elif enough and exposed and _improved(trial, e, units):
         found = ("IMPROVED", f"evidence:{plan.primary}")
     elif not units and closed >= plan.min_units:
         found = ("NO_DATA", "no_data")

@@ -40,10 +40,11 @@ def words(trial: Trial, ruling: Ruling, closed: int) -> str:
         return f"INCONCLUSIVE: {trial.trips} latency trips, the baseline stays; {effect}"
     if ruling.verdict == "INCONCLUSIVE":
         return f"INCONCLUSIVE: {closed} units closed, the limit; the baseline stays; {effect}"
-    least = 0 if plan.rarest_loss is None else units_to_exclude(plan.rarest_loss)
+    rare = 0 if plan.rarest_loss is None else units_to_exclude(plan.rarest_loss)
+    least = max(plan.min_units, plan.least_units, rare)
     return (
         f"going on: {effect}; E better {up:.3g} of {1 / plan.alpha:.3g} needed, "
-        f"worse {down:.3g} of {plan.harm_limit:.3g}, at least {max(plan.min_units, least)} units"
+        f"worse {down:.3g} of {plan.harm_limit:.3g}, at least {least} units"
     )
 
 

@@ -46,7 +46,7 @@ from controller.learning.notes import (
 from controller.limiting import same
 from controller.reading import undo
 from controller.state import Draft, Seen
-from controller.trials import Trial, TrialPlan, Unit
+from controller.trials import PRIMARY, Trial, TrialPlan, Unit
 from policies.knobs import TARGET_SCOPE, KnobSpec
 from policies.limits import MICROS
 from policies.policy import Policy
@@ -197,7 +197,9 @@ def _ended(notes: Notes, policy: Policy, trial: Trial, place: Place) -> Notes:
     back = same(trial.plan.candidate, place.baseline)
     if back and policy.state == "kept":
         return structs.replace(notes, level=Level())
-    if effect is None or policy.verdict is None or not (back or policy.state == "kept"):
+    if effect is None or policy.verdict is None or effect.metric != PRIMARY:
+        return notes
+    if not (back or policy.state == "kept"):
         return notes
     if back:
         setting = trial.plan.baseline

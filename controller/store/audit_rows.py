@@ -17,7 +17,7 @@ from signals.errors import Broken
 RESERVED: Final = frozenset(
     {f"policy.{state}" for state in STATES}
     | {"key.created", "key.revoked", "key.rotated", "key.superseded"}
-    | {"policy.seconded"}
+    | {"policy.seconded", "policy.sized", "policy.confirmed"}
     | {"metric.declared", "metric.changed", "metric.retired"}
     | {"override.set", "override.ended", "change.declared", "change.ended"}
     | {"baseline.declared", "settings.observed", "settings.unknown", "audit.sealed"}

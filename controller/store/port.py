@@ -209,7 +209,8 @@ class Tx(
     def amend(self, policy: Policy, what: str, *, actor: str, at_us: int, **changes: Any) -> Policy:
         """Change fields of a policy that stays in its state, compare-and-set on ``rev``.
 
-        One audit entry ``policy.<what>`` (``seconded``: one yes of several). Raises ``Conflict``.
+        One audit entry ``policy.<what>`` (``seconded``: one yes of several; ``sized``,
+        ``confirmed``: by users' feedback). Raises ``Conflict``.
         """
 
     def trial(self, trial_id: str) -> Trial:

@@ -21,7 +21,9 @@ from signals.events import MICROS
 
 
 def begin(trial: Trial, *, now_us: int) -> Trial:
-    """Open the first block of the next unit."""
+    """Open the first block of the next unit, unless all are open that may be."""
+    if all_opened(trial):
+        return trial
     index = len(trial.units)
     first = Block(
         index=index * trial.plan.blocks_per_unit,
@@ -133,6 +135,24 @@ def due(trial: Trial, *, closed_us: int) -> list[Unit]:
         and len(unit.blocks) == trial.plan.blocks_per_unit
         and all(b.ended_us is not None and b.ended_us <= closed_us for b in unit.blocks)
     ]
+
+
+def ripening(trial: Trial, *, closed_us: int) -> list[Unit]:
+    """Judged units whose exposures have come of the age at which the primary metric is read."""
+    until_us = closed_us - trial.plan.ripens_s * MICROS
+    return [
+        unit
+        for unit in trial.units
+        if unit.judged
+        and not unit.ripe
+        and unit.void is None
+        and all(b.ended_us is not None and b.ended_us <= until_us for b in unit.blocks)
+    ]
+
+
+def all_opened(trial: Trial) -> bool:
+    """Whether a trial whose units ripen slowly has as many as it may, and only waits for them."""
+    return trial.plan.ripens_s > 0 and len(trial.units) >= trial.plan.max_units
 
 
 def ends_us(trial: Trial, block: Block) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from controller.judge.arm_balance import unbalanced
@@ -13,6 +15,8 @@ from controller.judge.verdict import hard_ruling, rule_on
 from controller.reading import undo
 from controller.state import Draft, Seen
 from controller.trial import blocks, budget, parties
+from controller.trial.confirming import ripen
+from controller.trial.ripening import ripe_us
 from controller.trials import Block, BlockValues, Ruling, Trial, TrialPlan, Unit, arms_in
 from policies.policy import Policy
 from policies.runtime_config import Arm, RuntimeConfig
@@ -36,7 +40,7 @@ def judge(draft: Draft, seen: Seen) -> None:
         return
     if any(_was_away(draft, one) for one in _waited_for(trial, seen)):
         trial = blocks.reopen(trial, now_us=draft.now_us)
-    trial = draft.trial = _close_units(draft, trial, seen)
+    trial = draft.trial = ripen(draft, _close_units(draft, trial, seen), seen)
     policy = draft.policies[trial.plan.policy_id]
     tripped = _not_applied(draft, trial, seen) or _hard_trip(trial, seen)
     if tripped is not None:
@@ -89,6 +93,7 @@ def _value(trial: Trial, unit: Unit, seen: Seen) -> Unit:
     return msgspec.structs.replace(
         unit,
         judged=True,
+        ripe=trial.plan.ripens_s == 0,
         d=unit_differences(base.values, candidate.values),
         halves=tuple(
             unit_differences(a, b) for a, b in zip(base.halves, candidate.halves, strict=True)
@@ -201,6 +206,14 @@ def _beside(plan: TrialPlan, unit: Unit, block: Block) -> Block | None:
     return unit.blocks[0] if block.arm == "candidate" and len(unit.blocks) == 2 else None
 
 
+def _provisional(trial: Trial) -> dict[str, Any]:
+    """What is still to be confirmed, and when that can be."""
+    if not trial.plan.aged:
+        return {}
+    by = tuple(one.metric for one in trial.plan.aged)
+    return {"provisional": True, "confirmed_by": by, "confirm_us": ripe_us(trial)}
+
+
 def _conclude(draft: Draft, policy: Policy, ruling: Ruling) -> None:
     verdict = ruling.verdict
     if draft.trial is None or verdict is None:
@@ -218,7 +231,14 @@ def _conclude(draft: Draft, policy: Policy, ruling: Ruling) -> None:
     if verdict == "IMPROVED":
         review_us = draft.now_us + draft.declared.trial.review_days * DAY_US
         draft.trial = blocks.finish(draft.trial, now_us=draft.now_us)
-        draft.move(policy, "kept", verdict=verdict, review_us=review_us, cause=ruling.words)
+        draft.move(
+            policy,
+            "kept",
+            verdict=verdict,
+            review_us=review_us,
+            cause=ruling.words,
+            **_provisional(draft.trial),
+        )
         budget.keep(draft, policy)
         return
     undo(draft, policy, cause=f"{verdict}: {ruling.cause or ruling.words}", verdict=verdict)

@@ -16,6 +16,7 @@ from controller.limiting import GUARD, guards_of
 from controller.plant.cycles import cycle_s, whole_cycles_s
 from controller.plant.laws import reference_tokens_per_s
 from controller.state import Declared, PlantInput
+from controller.trial.feedback import is_aged
 from controller.trial.splitting import by_session
 from controller.trials import Design, GuardPlan, IntentPlan, Split, TrialPlan
 from policies.knobs import KnobSpec
@@ -41,7 +42,7 @@ def plan(
     seed: int,
     split: Split | None = None,
 ) -> TrialPlan | str:
-    """The plan to freeze, or why this policy can't be tried now."""
+    """The plan to freeze, or why this policy can't be tried now; without users' feedback yet."""
     limits = declared.trial
     intents = intents_of(declared, plant)
     washout_s = washout_of(declared, spec.effect_delay_s, plant)
@@ -151,6 +152,7 @@ def _guards(policy: Policy, declared: Declared) -> tuple[GuardPlan, ...]:
             scale=RATE_SCALE if guard.metric.startswith(f"{GUARD}:") else UTILITY_SCALE,
         )
         for guard in guards_of(declared, policy.guards)
+        if not is_aged(guard)
     )
 
 

@@ -11,11 +11,12 @@ from controller.holdback.drawing import left_s
 from controller.limiting import Alarms, around_of, below, limits_of, same
 from controller.memory_wall import guard_wall
 from controller.rules.firing import clear_for_s
-from controller.state import LOOP, Draft, Seen
+from controller.state import LOOP, Draft, PlantInput, Seen
 from controller.trial import blocks, budget
+from controller.trial.feedback import known_feedback, with_feedback
 from controller.trial.planning import plan
 from controller.trial.splitting import left_out, split_now
-from controller.trials import Block, Trial
+from controller.trials import Block, Split, Trial, TrialPlan
 from policies.guardrails import Around, Finding, may_begin
 from policies.knobs import TARGET_SCOPE, KnobSpec
 from policies.policy import Policy
@@ -130,16 +131,7 @@ def _start_trial(draft: Draft, policy: Policy, seen: Seen) -> None:
         return
     trial_id, seed = draft.new_id("tri"), _seed(draft, policy)
     split = split_now(policy, draft.declared, spec, seen, seed=seed)
-    frozen = plan(
-        policy,
-        draft.declared,
-        spec,
-        seen.plant,
-        baseline=baseline_below(draft, policy.knob, spec.boot, policy.scope),
-        trial_id=trial_id,
-        seed=seed,
-        split=split,
-    )
+    frozen = planned(draft, policy, seen, seen.plant, trial_id=trial_id, seed=seed, split=split)
     if isinstance(frozen, str):
         draft.move(policy, "failed", cause=f"INCONCLUSIVE: {frozen}", verdict="INCONCLUSIVE")
         return
@@ -150,6 +142,36 @@ def _start_trial(draft: Draft, policy: Policy, seen: Seen) -> None:
     if out:
         draft.note("trial.left_out", frozen.id, replicas=out)
     draft.move(policy, "applying", trial=frozen.id)
+
+
+def planned(
+    draft: Draft,
+    policy: Policy,
+    seen: Seen,
+    plant: PlantInput,
+    *,
+    trial_id: str,
+    seed: int,
+    split: Split | None,
+) -> TrialPlan | str:
+    """A policy's plan as it would be frozen now, or why it can't be tried."""
+    spec = _spec(seen, policy.knob)
+    if spec is None:
+        return f"the engine has no knob {policy.knob}"
+    found = plan(
+        policy,
+        draft.declared,
+        spec,
+        plant,
+        baseline=baseline_below(draft, policy.knob, spec.boot, policy.scope),
+        trial_id=trial_id,
+        seed=seed,
+        split=split,
+    )
+    if isinstance(found, str):
+        return found
+    known = known_feedback(draft, seen)
+    return with_feedback(found, policy, known, plant, draft.declared.trial)
 
 
 def _seed(draft: Draft, policy: Policy) -> int:

@@ -200,6 +200,9 @@ class Features(Protocol):
     def trial_requests(self, trial: str, *, block: int | None = None) -> Sequence[RequestRow]:
         """Every request that arrived under a trial (or one block of it), by arrival."""
 
+    def trial_outcomes(self, trial: str, *, block: int) -> Sequence[Outcome]:
+        """Values joined to requests that arrived in one block of a trial, by time."""
+
     def trial_seconds(self, trial: str, *, block: int | None = None) -> Sequence[SecondRow]:
         """Every second reported under a trial (or one block of it), by time."""
 

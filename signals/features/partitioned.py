@@ -68,6 +68,11 @@ class PartitionedFeatures:
         found = [row for file in self._files for row in file.trial_requests(trial, block=block)]
         return sorted(found, key=lambda row: (row.arrival_us, row.request_id))
 
+    def trial_outcomes(self, trial: str, *, block: int) -> Sequence[Outcome]:
+        """See ``Features.trial_outcomes``."""
+        found = [one for file in self._files for one in file.trial_outcomes(trial, block=block)]
+        return sorted(found, key=lambda one: one.time_us)
+
     def trial_seconds(self, trial: str, *, block: int | None = None) -> Sequence[SecondRow]:
         """See ``Features.trial_seconds``."""
         found = [row for file in self._files for row in file.trial_seconds(trial, block=block)]

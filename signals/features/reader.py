@@ -79,6 +79,16 @@ class SqliteFeatures(Inspecting):
         found = self._rows(select + order, trial, *_given(block), MAX_ROWS)
         return [rows.request_decoder.decode(row) for (row,) in found]
 
+    def trial_outcomes(self, trial: str, *, block: int) -> Sequence[Outcome]:
+        """See ``Features.trial_outcomes``."""
+        select = (
+            "SELECT o.row FROM requests AS r JOIN outcomes AS o ON o.request_id = r.request_id"
+            " WHERE r.trial = ? AND r.trial <> '' AND r.block = ?"
+            " ORDER BY o.time_us, o.bus_offset LIMIT ?"
+        )
+        found = self._rows(select, trial, block, MAX_ROWS)
+        return [rows.outcome_decoder.decode(row) for (row,) in found]
+
     def trial_seconds(self, trial: str, *, block: int | None = None) -> Sequence[SecondRow]:
         """See ``Features.trial_seconds``."""
         select = "SELECT row FROM seconds WHERE trial = ? AND trial <> ''" + _of_block(block)

@@ -16,6 +16,30 @@ def test_a_proposal_by_hand_waits_with_its_digest_and_words(plane: Plane) -> Non
     assert actions == ["policy.proposed", "policy.pending"]
 
 
+def test_what_users_do_later_can_be_a_guard_or_the_primary_metric(plane: Plane) -> None:
+    body = {
+        "target": "chat",
+        "knob": "active_cap",
+        "setting": {"value": 16},
+        "reason": "more at night",
+        "guards": {"answer_copied": 0.02},
+        "primary": {"metric": "answer_copied", "effect": 0.05},
+    }
+    made = plane.post("/v1/policies", body)
+    assert made.status == 201
+    assert {"metric": "answer_copied", "margin": 0.02} in made["guards"]
+    assert made["primary"] == {"metric": "answer_copied", "margin": 0.05}
+    assert (made["provisional"], made["sized"], made["confirm_us"]) == (False, [], None)
+
+
+def test_a_metric_that_is_not_in_force_or_a_margin_of_nothing_is_refused(plane: Plane) -> None:
+    body = {"target": "chat", "knob": "active_cap", "setting": {"value": 16}, "reason": "why"}
+    unknown = plane.post("/v1/policies", {**body, "guards": {"copied": 0.02}})
+    assert (unknown.status, unknown["field"]) == (422, "metric")
+    assert "answer_copied" in unknown["allowed"]
+    assert plane.post("/v1/policies", {**body, "guards": {"answer_copied": 0}}).status == 422
+
+
 def test_a_law_can_be_proposed(plane: Plane) -> None:
     law = {
         "variable": "arrivals",

@@ -61,6 +61,27 @@ def test_a_policy_is_proposed_shown_approved_by_another_and_reverted(served: Ser
     assert served.plane.world.trial().plan.id in ana("trials", "list").out
 
 
+def test_what_users_feedback_takes_is_shown_before_anybody_approves(served: Served) -> None:
+    made = served.as_("operator")(
+        "policies", "propose", "chat", "active_cap", "16", "-m", "a test",
+        "--guard", "answer_copied=0.02", "--primary", "answer_copied=0.2", "--json",
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    policy_id = made.json["id"]
+    served.plane.world.run(3)
+    shown = served.as_("other")("policies", "show", policy_id)
+    assert "guard     answer_copied no worse by 0.02" in shown.out
+    assert "tried by  answer_copied, a difference of 0.2" in shown.out
+    assert (
+        "needs     as things are it can't be tried: answer_copied can be the primary" in shown.out
+    )
+    rejected(served, policy_id)
+    wrong = served.as_("operator")(
+        "policies", "propose", "chat", "active_cap", "16", "-m", "a test", "--guard", "copied"
+    )
+    assert wrong.code == 2 and "METRIC=NUMBER" in wrong.err
+
+
 def test_an_approval_can_be_declined_at_the_prompt(served: Served) -> None:
     policy_id = proposed(served)
     declined = served.as_("other")("policies", "approve", policy_id, stdin="n\n")

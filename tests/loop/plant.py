@@ -89,6 +89,7 @@ class Rows:
         self._clock = clock
         self.requests: list[RequestRow] = []
         self.second_rows: list[SecondRow] = []
+        self.said: list[Outcome] = []
         self.errors: dict[tuple[str, int], int] = {}
         self.incomplete: set[tuple[str, int]] = set()
         self.at = "r0"
@@ -151,7 +152,11 @@ class Rows:
         return found[::-1][:limit]
 
     def outcomes(self, request_id: str) -> Sequence[Outcome]:
-        return ()
+        return [one for one in self.said if one.request_id == request_id]
+
+    def trial_outcomes(self, trial: str, *, block: int) -> Sequence[Outcome]:
+        mine = {row.request_id for row in self.trial_requests(trial, block=block)}
+        return [one for one in self.said if one.request_id in mine]
 
     def engines(self, target: str) -> Sequence[EngineSeen]:
         seen = EngineSeen(

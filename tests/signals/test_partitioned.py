@@ -11,7 +11,7 @@ from signals.bus.port import partition_of
 from signals.errors import Rejected, Unavailable
 from signals.events import MICROS, SeenTrial
 from signals.features.partitioned import PartitionedFeatures
-from tests.signals.making import T0_US, Folding, arrived, request_id, second, stamp
+from tests.signals.making import T0_US, Folding, arrived, feedback, request_id, second, stamp
 
 PARTITIONS = 2
 TARGETS = {partition_of(name, PARTITIONS): name for name in ("chat", "code", "search")}
@@ -59,6 +59,23 @@ def test_a_request_is_looked_for_where_its_id_says_its_target_lives(
     found = files.request(request_id(7))
     assert found is not None
     assert files.outcomes(request_id(7)) == []
+
+
+def test_what_users_said_of_one_block_of_a_trial_is_found_by_time(
+    files: PartitionedFeatures, tmp_path: Path
+) -> None:
+    fill(tmp_path, 1, at_s=4)
+    folding = Folding(tmp_path / "0.db")
+    for number, block in ((1, 0), (2, 1), (3, 0)):
+        by = stamp(trial=SeenTrial(id="t", block=block, arm="candidate"))
+        folding.take(arrived(number, number, T0_US, by=by))
+        later_us = T0_US + (10 - number) * MICROS
+        folding.take(feedback(f"f{number}", later_us, number=number))
+    folding.close()
+    said = [one.event_id for one in files.trial_outcomes("t", block=0)]
+    assert said == ["f3", "f1"]
+    assert [one.event_id for one in files.trial_outcomes("t", block=1)] == ["f2"]
+    assert list(files.trial_outcomes("", block=-1)) == []
 
 
 def test_a_trials_rows_of_all_files_come_in_one_order(
