@@ -140,7 +140,7 @@ def test_a_failure_of_ours_is_not_kept(plane: Plane, monkeypatch: pytest.MonkeyP
         raise RuntimeError("a hole")
 
     with monkeypatch.context() as patch:
-        patch.setattr(plane.world.operations, "propose", broken)
+        patch.setattr(plane.world.operations, "propose_wanted", broken)
         assert propose(plane, "k1").status == 500
     assert propose(plane, "k1").status == 201
 
