@@ -80,7 +80,7 @@ def test_a_learner_that_knew_something_else_is_told_and_the_exit_code_says_so(
         assert done.exit_code == 1
         assert f"{one.id}: it was made from state {one.choice.state}" in done.stdout
         nobody = CliRunner().invoke(app, [*words, "dec_nobody"])
-        assert nobody.exit_code == 2 and "no decision dec_nobody" in nobody.stderr
+        assert nobody.exit_code == 2 and "no decision 'dec_nobody'" in nobody.stderr
     finally:
         with world.store.write() as tx:
             tx.keep_learner("chat", one.choice.state, kept, at_us=world.clock_us())

@@ -102,7 +102,9 @@ def test_an_evaluation_says_what_a_proposal_will_wait_for(tmp_path: Path) -> Non
     found = world.operations.evaluate("chat", "active_cap", Setting(value=16))
     drift = [one for one in found.guardrails if one.guardrail == "drift"]
     assert drift == [
-        Finding(guardrail="drift", outcome="wait", words=WORDS, figures={"ttft:live": 3.5})
+        Finding(
+            guardrail="drift", outcome="wait", words=WORDS, figures={"ttft:live": 3.5}, at="start"
+        )
     ]
 
 
