@@ -25,7 +25,9 @@ from tests.judge.builders import plan
 S = MICROS
 
 
-def lived(*faults: TelemetryLoss, arm: str | None = None) -> SimulatedFeatures:
+def lived(
+    *faults: TelemetryLoss, arm: str | None = None, trial_id: str = "tri_1"
+) -> SimulatedFeatures:
     """A minute without a trial, or under one arm of a block that begins at once."""
     fleet = Fleet(
         {"r0": ReplicaSpec(step_times=StepTimes(base_us=9e3, per_decode_us=9e2, per_prefill_us=9))},
@@ -37,7 +39,7 @@ def lived(*faults: TelemetryLoss, arm: str | None = None) -> SimulatedFeatures:
     if arm is not None:
         replica = fleet.replica("r0")
         stamp = TrialStamp(
-            id="tri_1", block=0, arm="candidate" if arm == "candidate" else "baseline"
+            id=trial_id, block=0, arm="candidate" if arm == "candidate" else "baseline"
         )
         expected = replica.view().expected
         replica.patch(Patch(change_id="c", epoch=1, expected=expected, trial=stamp))
@@ -103,6 +105,10 @@ def test_a_baselines_block_counts_after_its_washout() -> None:
 
 def test_a_trial_that_is_not_known_any_more_says_nothing() -> None:
     assert block(lived(arm="baseline")) == DriftBlock(to_us=60 * S)
+
+
+def test_a_holdback_s_blocks_are_watched_as_any_other_time_is() -> None:
+    assert block(lived(arm="candidate", trial_id="hbk_1")).figures
 
 
 def test_a_gap_in_telemetry_makes_the_block_say_nothing() -> None:
